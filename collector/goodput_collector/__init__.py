@@ -1,0 +1,1 @@
+"""Takes events, keeps them exactly once and owns the DuckDB file."""

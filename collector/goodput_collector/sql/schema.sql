@@ -1,0 +1,66 @@
+-- The landed events: one table per kind of DESIGN's event contract, version 1.
+-- Grain: one row per event, unique by (source_id, seq) over all ev_ tables together.
+-- Columns: times and durations are integer nanoseconds (_ns), clocks as the source told them (not aligned);
+--   run_id and source_id are dictionary keys; a field that the event left out is NULL (defaults are the reader's).
+CREATE TABLE IF NOT EXISTS runs (run_id INTEGER PRIMARY KEY, run VARCHAR NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS sources (source_id INTEGER PRIMARY KEY, source VARCHAR NOT NULL UNIQUE);
+
+CREATE TABLE IF NOT EXISTS ev_start (
+    run_id INTEGER NOT NULL, source_id INTEGER NOT NULL, seq BIGINT NOT NULL, ts_ns BIGINT NOT NULL,
+    v INTEGER, job VARCHAR, restart_count BIGINT, rank BIGINT, local_rank BIGINT, world_size BIGINT,
+    node VARCHAR, pid BIGINT, devices BIGINT, device_kind VARCHAR, process_start_ns BIGINT,
+    grp VARCHAR,                       -- the field `group`
+    labels VARCHAR, meta VARCHAR,      -- JSON text
+    attempt_token VARCHAR);
+CREATE TABLE IF NOT EXISTS ev_joined (
+    run_id INTEGER NOT NULL, source_id INTEGER NOT NULL, seq BIGINT NOT NULL, ts_ns BIGINT NOT NULL,
+    attempt_token VARCHAR, rank BIGINT, world_size BIGINT);
+CREATE TABLE IF NOT EXISTS ev_resume (
+    run_id INTEGER NOT NULL, source_id INTEGER NOT NULL, seq BIGINT NOT NULL, ts_ns BIGINT NOT NULL,
+    step BIGINT);                      -- NULL: nothing was loaded
+CREATE TABLE IF NOT EXISTS ev_step (
+    run_id INTEGER NOT NULL, source_id INTEGER NOT NULL, seq BIGINT NOT NULL, ts_ns BIGINT NOT NULL,
+    step BIGINT NOT NULL, start_ns BIGINT NOT NULL, end_ns BIGINT NOT NULL,
+    data_ns BIGINT, busy_ns BIGINT, "count" BIGINT, applied BOOLEAN, loss DOUBLE, lr DOUBLE);
+CREATE TABLE IF NOT EXISTS ev_begin (
+    run_id INTEGER NOT NULL, source_id INTEGER NOT NULL, seq BIGINT NOT NULL, ts_ns BIGINT NOT NULL,
+    span VARCHAR NOT NULL, id VARCHAR, step BIGINT, category VARCHAR, async BOOLEAN);
+CREATE TABLE IF NOT EXISTS ev_end (
+    run_id INTEGER NOT NULL, source_id INTEGER NOT NULL, seq BIGINT NOT NULL, ts_ns BIGINT NOT NULL,
+    span VARCHAR NOT NULL, id VARCHAR, step BIGINT, ok BOOLEAN);
+CREATE TABLE IF NOT EXISTS ev_durable (
+    run_id INTEGER NOT NULL, source_id INTEGER NOT NULL, seq BIGINT NOT NULL, ts_ns BIGINT NOT NULL,
+    step BIGINT NOT NULL, ok BOOLEAN);
+CREATE TABLE IF NOT EXISTS ev_progress (
+    run_id INTEGER NOT NULL, source_id INTEGER NOT NULL, seq BIGINT NOT NULL, ts_ns BIGINT NOT NULL);
+CREATE TABLE IF NOT EXISTS ev_heartbeat (
+    run_id INTEGER NOT NULL, source_id INTEGER NOT NULL, seq BIGINT NOT NULL, ts_ns BIGINT NOT NULL,
+    of_source VARCHAR,                 -- the field `of`: the rank's source; NULL when told by the rank's own
+    step BIGINT, phase VARCHAR, phase_since_ns BIGINT);
+CREATE TABLE IF NOT EXISTS ev_stop (
+    run_id INTEGER NOT NULL, source_id INTEGER NOT NULL, seq BIGINT NOT NULL, ts_ns BIGINT NOT NULL,
+    reason VARCHAR NOT NULL, detail VARCHAR);
+CREATE TABLE IF NOT EXISTS ev_exit_observed (
+    run_id INTEGER NOT NULL, source_id INTEGER NOT NULL, seq BIGINT NOT NULL, ts_ns BIGINT NOT NULL,
+    of_source VARCHAR NOT NULL, exit_code BIGINT, signal BIGINT, oom BOOLEAN);
+CREATE TABLE IF NOT EXISTS ev_allocation (
+    run_id INTEGER,                    -- NULL: the run is found through the job
+    source_id INTEGER NOT NULL, seq BIGINT NOT NULL, ts_ns BIGINT NOT NULL,
+    job VARCHAR NOT NULL, gpus BIGINT NOT NULL, submit_ns BIGINT, start_ns BIGINT NOT NULL, end_ns BIGINT,
+    end_reason VARCHAR);
+CREATE TABLE IF NOT EXISTS ev_dropped (
+    run_id INTEGER NOT NULL, source_id INTEGER NOT NULL, seq BIGINT NOT NULL, ts_ns BIGINT NOT NULL,
+    reason VARCHAR, "count" BIGINT);
+
+-- One row per file or stream that was taken, up to offset_bytes.
+CREATE TABLE IF NOT EXISTS streams (
+    stream_id INTEGER PRIMARY KEY, name VARCHAR NOT NULL UNIQUE, offset_bytes BIGINT NOT NULL,
+    fingerprint VARCHAR,               -- tells the same file, grown, from another one under its name
+    carry_run VARCHAR, carry_source VARCHAR);   -- what carries over to the line at offset_bytes
+-- Which runs a stream brought events of (a rejected line often cannot say its run).
+CREATE TABLE IF NOT EXISTS stream_runs (stream_id INTEGER NOT NULL, run_id INTEGER NOT NULL);
+-- Grain: one row per line, or piece of a glued line, that could not be taken.
+CREATE TABLE IF NOT EXISTS rejected (
+    stream_id INTEGER NOT NULL, offset_bytes BIGINT NOT NULL, reason VARCHAR NOT NULL, head BLOB NOT NULL);
+-- Grain: run. Events that came again: the same (duplicates), or with another content (conflicts).
+CREATE TABLE IF NOT EXISTS delivery (run_id INTEGER, duplicates BIGINT NOT NULL, conflicts BIGINT NOT NULL);

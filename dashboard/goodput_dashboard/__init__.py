@@ -1,0 +1,1 @@
+"""Shows what the analytics computed."""

@@ -1,0 +1,1 @@
+"""Records where the time of a training process goes."""
