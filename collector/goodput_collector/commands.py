@@ -1,0 +1,180 @@
+"""What this room adds to the `goodput` command: `ingest`, `report` and `demo`.
+
+The command line loads this module to list its commands, so nothing heavy is imported before one of them runs.
+"""
+
+from __future__ import annotations
+
+import json as json_text
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from goodput_collector.landing import IngestSummary
+
+COMMANDS = typer.Typer(rich_markup_mode=None)
+
+DEFAULT_DB = Path("goodput.duckdb")
+SCHEMA = 1
+NS_PER_S = 1_000_000_000
+
+Database = Annotated[
+    Path, typer.Option("--db", envvar="GOODPUT_DB", help="The database file.", metavar="FILE", show_default=True)
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+@COMMANDS.command(epilog="Example: goodput ingest /tmp/goodput-1000/*.jsonl --db run.duckdb")
+def ingest(
+    files: Annotated[
+        list[Path], typer.Argument(help="Event files (JSON Lines), or folders of them.", metavar="FILE...")
+    ],
+    db: Database = DEFAULT_DB,
+    json: AsJson = False,
+) -> None:
+    """Load event files into a database, once, and exit. What was loaded before is not loaded again."""
+    with plain_errors(db):
+        from goodput_collector.landing import ingest_files
+
+        with _progress_bar() as progress:
+            summary = ingest_files(db, _event_files(files), progress)
+        if json:
+            _print_json(asdict(summary))
+        else:
+            typer.echo(_ingest_words(summary, db))
+
+
+@COMMANDS.command(epilog="Example: goodput report llama-7b --db run.duckdb")
+def report(
+    run: Annotated[
+        str | None, typer.Argument(help="The run; without it, the runs are listed.", metavar="[RUN]")
+    ] = None,
+    db: Database = DEFAULT_DB,
+    json: AsJson = False,
+    expected_step_s: Annotated[
+        float | None,
+        typer.Option(help="What a step should take, in seconds: what steps take beyond it counts as lost."),
+    ] = None,
+) -> None:
+    """Show where the GPU time of a run went. Without RUN, list the runs."""
+    if expected_step_s is not None and not (math.isfinite(expected_step_s) and expected_step_s * NS_PER_S >= 1):
+        raise typer.BadParameter("a step takes more than 0 seconds", param_hint="--expected-step-s")
+    with plain_errors(db):
+        import goodput_analytics
+        from goodput_analytics.settings import Settings
+        from goodput_collector import report_view
+        from goodput_collector.database import open_database
+
+        connection = open_database(db, read_only=True)
+        try:
+            if run is None:
+                runs = goodput_analytics.runs(connection)
+                if json:
+                    _print_json({"schema": SCHEMA, "runs": [asdict(one) for one in runs]})
+                else:
+                    report_view.print_view(report_view.runs_view(runs), report_view.terminal())
+                return
+            settings = Settings(expected_step_ns=None if expected_step_s is None else round(expected_step_s * NS_PER_S))
+            try:
+                breakdown = goodput_analytics.report(connection, run, settings=settings)
+            except goodput_analytics.UnknownRun:
+                fail(unknown_run_words(run, [one.run for one in goodput_analytics.runs(connection)], db))
+        finally:
+            connection.close()
+        if json:
+            _print_json(breakdown.as_json())
+        else:
+            report_view.print_view(report_view.report_view(breakdown), report_view.terminal())
+
+
+@COMMANDS.command(epilog="Example: goodput demo --seconds 60 --ranks 2 --faults kill,slow_save")
+def demo(
+    seconds: Annotated[int, typer.Option(min=10, help="How long the training goes on, about.")] = 120,
+    ranks: Annotated[int, typer.Option(min=1, max=8, help="Training processes.")] = 4,
+    faults: Annotated[
+        str, typer.Option(help="What is done to the run: kill, hang, slow_rank, slow_save, with commas; or none.")
+    ] = "kill,hang,slow_rank,slow_save",
+    keep: Annotated[
+        Path | None, typer.Option(help="Keep events, database and logs in this folder.", metavar="DIR")
+    ] = None,
+) -> None:
+    """Train a small real model, break it on purpose, and show the ledger beside what was done to it."""
+    with plain_errors(DEFAULT_DB):
+        from goodput_collector.demo import DemoOptions, run_demo
+
+        chosen = tuple(word.strip() for word in faults.split(",") if word.strip() not in ("", "none"))
+        try:
+            options = DemoOptions(seconds=seconds, ranks=ranks, faults=chosen, keep=keep)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--faults") from error
+        raise typer.Exit(run_demo(options))
+
+
+@contextmanager
+def plain_errors(db: Path) -> Iterator[None]:
+    """Turn what a user can cause and mend into one line on stderr and exit status 1; let everything else pass."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package.startswith("goodput"):
+            raise  # a part of our own is missing: that is for us to mend, not for the user
+        extra = "torch" if package == "torch" else "collector"
+        fail(f"{package} is not installed: pip install 'goodput-ledger[{extra}]'")
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        fail(f"{error.filename or db}: {error.strerror or error}")
+    except Exception as error:
+        from goodput_collector.errors import GoodputCollectorError
+
+        if not isinstance(error, GoodputCollectorError):
+            raise
+        fail(str(error))
+
+
+def fail(message: str) -> NoReturn:
+    """Say in one line on stderr what went wrong and what to do, and end with exit status 1."""
+    typer.echo(f"goodput: {' '.join(message.split())}", err=True)
+    raise typer.Exit(1)
+
+
+def unknown_run_words(run: str, known: Sequence[str], db: Path) -> str:
+    """What to say to someone who asked for a run that is not there: the nearest names first."""
+    from difflib import get_close_matches
+
+    if not known:
+        return f"{db} holds no run yet: load event files with goodput ingest FILE... --db {db}"
+    nearest = get_close_matches(run, known, n=1)
+    listed = [*nearest, *(name for name in known if name not in nearest)]
+    names = ", ".join(listed[:8]) + (f" and {len(listed) - 8} more" if len(listed) > 8 else "")
+    hint = f"did you mean {nearest[0]}? " if nearest else ""
+    return f"no run {run!r} in {db}; {hint}It holds: {names}"
+
+
+def _event_files(paths: Sequence[Path]) -> list[Path]:
+    """The files themselves, and for a folder the event files in it, in order of their names."""
+    files: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            files.append(path)
+            continue
+        inside = sorted(path.glob("*.jsonl"))
+        if not inside:
+            fail(f"{path} is a folder without event files (*.jsonl)")
+        files += inside
+    return files
+
+
+def _print_json(value: Any) -> None:
+    # Strict JSON: a NaN would be read by few and must not leave us.
+    typer.echo(json_text.dumps(value, indent=2, allow_nan=False))

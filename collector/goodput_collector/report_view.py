@@ -1,0 +1,317 @@
+"""The breakdown of a run in a terminal: one screen that tells where the GPU time went, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from goodput_collector.figures import GpuTime, counted, duration, moment, percent, plain
+
+if TYPE_CHECKING:
+    from goodput_analytics.model import Checkpoints, Incident, Quality, Report, RunSummary, Straggler
+
+# One colour per category, here and nowhere else. Each stands out against white and against near-black (a contrast of
+# 3 : 1 at least), so that one set serves light and dark terminals.
+CATEGORY_COLOURS = {
+    "productive": "#1f9d55",
+    "startup": "#3b82d6",
+    "checkpoint": "#8b6fd8",
+    "rework": "#d9480f",
+    "hang": "#e03131",
+    "straggler": "#b7791f",
+    "data_wait": "#0e949c",
+    "evaluation": "#7a8f1a",
+    "unattributed": "#8a7f78",
+    "idle": "#7d8590",
+}
+STATE_COLOURS = {
+    "running": CATEGORY_COLOURS["productive"],
+    "finished": CATEGORY_COLOURS["productive"],
+    "hung": CATEGORY_COLOURS["hang"],
+    "failed": CATEGORY_COLOURS["hang"],
+    "lost": CATEGORY_COLOURS["hang"],
+    "paused": CATEGORY_COLOURS["straggler"],
+}
+NOT_LOST = ("productive", "evaluation")
+
+MAX_WIDTH = 110  # a longer line is harder to follow from the name to the figure
+WIDE = 76  # from here on the incidents' times have room
+MAX_INCIDENTS = 12
+MAX_PHASES = 5
+PHASES_FROM_RATIO = 0.01  # phases are of interest only where the category is
+
+
+class Bar:
+    """A bar `ratio` of the cell long, in eighths of a character; in `#` where the terminal has no blocks."""
+
+    def __init__(self, ratio: float, style: str) -> None:
+        self.ratio = min(max(ratio, 0.0), 1.0)
+        self.style = Style.parse(style)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = options.max_width
+        if options.ascii_only:
+            text = "#" * (max(1, round(self.ratio * width)) if self.ratio > 0 else 0)
+        else:
+            eighths = max(1, round(self.ratio * width * 8)) if self.ratio > 0 else 0
+            text = "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]
+        yield Segment(text, self.style)
+        yield Segment(" " * (width - len(text)))
+
+
+def report_view(report: Report) -> RenderableType:
+    """Everything that `goodput report RUN` shows, for `print_view`."""
+    unit = GpuTime.for_total(report.allocated_gpu_s)
+    parts = [
+        _header(report, unit),
+        Text(),
+        _breakdown(report, unit),
+        *_incidents(report.incidents, unit),
+        *_stragglers(report, unit),
+        *_findings(report),
+        *_section("Checkpoints", [Text(checkpoint_words(report.checkpoints))]),
+        *_section("What this rests on", [Text(quality_words(report.quality, unit))]),
+    ]
+    return Group(*parts)
+
+
+def runs_view(runs: Sequence[RunSummary]) -> RenderableType:
+    """The list of runs, one a line."""
+    if not runs:
+        return Text("This database holds no run yet. Load event files with: goodput ingest FILE...")
+    unit = GpuTime.for_total(max(run.allocated_gpu_s for run in runs))
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+    table.add_column("run", overflow="fold")
+    table.add_column("state")
+    for name in (unit.word, "goodput", "attempts"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("last event (UTC)", no_wrap=True)
+    for run in runs:
+        table.add_row(
+            Text(plain(run.run)),
+            Text(run.state, style=STATE_COLOURS.get(run.state, "")),
+            unit.number(run.allocated_gpu_s),
+            percent(run.goodput_ratio),
+            str(run.attempts),
+            moment(run.last_event_ns),
+        )
+    return table
+
+
+def print_view(view: RenderableType, console: Console) -> None:
+    """Print a view no wider than is good to read."""
+    console.print(view, width=min(console.width, MAX_WIDTH))
+
+
+def terminal() -> Console:
+    """A console on stdout: colour for a terminal only, none with NO_COLOR, 80 columns where there is no terminal."""
+    return Console(highlight=False, markup=False, emoji=False)
+
+
+def _header(report: Report, unit: GpuTime) -> RenderableType:
+    top = Table.grid(expand=True, padding=(0, 2, 0, 0))
+    top.add_column(overflow="fold")
+    top.add_column(justify="right", no_wrap=True)
+    title = Text.assemble(
+        (plain(report.run), "bold"), "  ", (report.state, f"bold {STATE_COLOURS.get(report.state, '')}")
+    )
+    top.add_row(title, Text(f"as of {moment(report.as_of_ns)} UTC", style="dim"))
+    lost_gpu_s = sum(gpu_s for category, gpu_s in report.gpu_s.items() if category not in NOT_LOST)
+    at_risk = (
+        "at risk unknown (no checkpoint reported)"
+        if report.at_risk_gpu_s is None
+        else f"at risk {unit.amount(report.at_risk_gpu_s)}"
+    )
+    figures = Text.assemble(
+        ("goodput ", "bold"),
+        (percent(report.goodput_ratio), f"bold {CATEGORY_COLOURS['productive']}"),
+        f" of {unit.amount(report.allocated_gpu_s)} held; lost {unit.amount(lost_gpu_s)}; {at_risk}",
+    )
+    life = Text(
+        f"{counted(len(report.attempts), 'attempt')}, {counted(len(report.incidents), 'incident')}, "
+        f"queue wait {duration(report.queue_wait_s)}",
+        style="dim",
+    )
+    return Group(top, figures, life)
+
+
+def _breakdown(report: Report, unit: GpuTime) -> RenderableType:
+    """One bar per category that has any time: productive first, then by size; bars are drawn to the largest."""
+    table = Table.grid(expand=True, padding=(0, 1, 0, 0))
+    table.add_column(no_wrap=True, min_width=14)
+    table.add_column(ratio=1)
+    for _ in range(2):
+        table.add_column(justify="right", no_wrap=True)
+    largest = max(report.gpu_s.values(), default=0.0)
+    order = sorted(report.gpu_s, key=lambda c: (c != "productive", -report.gpu_s[c]))
+    for category in order:
+        gpu_s, colour = report.gpu_s[category], CATEGORY_COLOURS.get(category, "")
+        if gpu_s <= 0:
+            continue
+        share = gpu_s / report.allocated_gpu_s
+        table.add_row(
+            Text(category),
+            Bar(gpu_s / largest, colour),
+            f"{unit.number(gpu_s)} {unit.short}",
+            percent(share),
+        )
+        if share >= PHASES_FROM_RATIO:
+            for name, phase_gpu_s in _largest_phases(report.phases_gpu_s.get(category, {})):
+                table.add_row(
+                    Text(f"  {plain(name)}", style="dim", overflow="ellipsis"),
+                    Bar(phase_gpu_s / largest, f"dim {colour}"),
+                    Text(f"{unit.number(phase_gpu_s)} {unit.short}", style="dim"),
+                    Text(percent(phase_gpu_s / report.allocated_gpu_s), style="dim"),
+                )
+    empty = [category for category in report.gpu_s if report.gpu_s[category] <= 0]
+    if not empty:
+        return table
+    if len(empty) == len(report.gpu_s):
+        return Text("No GPU time was held yet.")
+    return Group(table, Text(f"nothing in {', '.join(empty)}", style="dim"))
+
+
+def _largest_phases(phases: dict[str, float]) -> list[tuple[str, float]]:
+    """The phases worth a line, largest first; what would make the list long is added up as `others`."""
+    held = sorted(((name, gpu_s) for name, gpu_s in phases.items() if gpu_s > 0), key=lambda p: (-p[1], p[0]))
+    if len(held) <= MAX_PHASES:
+        return held
+    kept, rest = held[: MAX_PHASES - 1], held[MAX_PHASES - 1 :]
+    return [*kept, (f"{len(rest)} others", sum(gpu_s for _, gpu_s in rest))]
+
+
+def _incident_price(incident: Incident) -> float:
+    return incident.hang_gpu_s + incident.rework_gpu_s + incident.restart_gpu_s
+
+
+class _IncidentTable:
+    """The incidents in order of time; where the terminal is narrow, without the moments."""
+
+    def __init__(self, incidents: Sequence[Incident], unit: GpuTime) -> None:
+        self.incidents, self.unit = incidents, unit
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        wide = options.max_width >= WIDE
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+        table.add_column("#", justify="right")
+        table.add_column("cause")
+        if wide:
+            table.add_column("ended at (UTC)", no_wrap=True)
+        for name in ("found in", "lost steps", "hang", "rework", "restart", self.unit.short):
+            table.add_column(name, justify="right")
+        for incident in self.incidents:
+            moments = [moment(incident.abort_ns)] if wide else []
+            table.add_row(
+                str(incident.attempt),
+                Text(plain(incident.cause)),
+                *moments,
+                duration(incident.detection_s),
+                f"{incident.lost_steps:,}",
+                self.unit.number(incident.hang_gpu_s),
+                self.unit.number(incident.rework_gpu_s),
+                self.unit.number(incident.restart_gpu_s),
+                Text(self.unit.number(_incident_price(incident)), style="bold"),
+            )
+        yield table
+        for incident in self.incidents:
+            if incident.suspect_ranks:
+                yield Text(f"attempt {incident.attempt}: suspected {_ranks(incident.suspect_ranks)}")
+
+
+def _incidents(incidents: Sequence[Incident], unit: GpuTime) -> list[RenderableType]:
+    if not incidents:
+        return []
+    dearest = sorted(incidents, key=_incident_price, reverse=True)
+    shown = [i for i in incidents if i in dearest[:MAX_INCIDENTS]]
+    body: list[RenderableType] = [_IncidentTable(shown, unit)]
+    if left := dearest[MAX_INCIDENTS:]:
+        price = unit.amount(sum(map(_incident_price, left)))
+        body.append(
+            Text(f"and {counted(len(left), 'cheaper incident')}, {price} in all (--json has them)", style="dim")
+        )
+    return _section(f"Incidents ({len(incidents)})", body)
+
+
+def _stragglers(report: Report, unit: GpuTime) -> list[RenderableType]:
+    if report.stragglers:
+        return _section("Slow ranks", [Text(straggler_words(slow, unit)) for slow in report.stragglers])
+    if report.gpu_s.get("straggler", 0.0) > 0:
+        return _section("Slow ranks", [Text("No rank can be named: nothing shows that the wait was for one of them.")])
+    return []
+
+
+def _findings(report: Report) -> list[RenderableType]:
+    body: list[RenderableType] = []
+    for number, finding in enumerate(report.findings, start=1):
+        body.append(Text.assemble((f"{number}. {plain(finding.says)}", "bold")))
+        body.append(Padding(Text(plain(finding.evidence)), (0, 0, 0, 3)))
+        body.append(Padding(Text.assemble(("Next: ", "bold"), plain(finding.next)), (0, 0, 0, 3)))
+    return _section("Findings", body) if body else []
+
+
+def _section(title: str, body: Iterable[RenderableType]) -> list[RenderableType]:
+    return [Text(), Text(title, style="bold underline"), *body]
+
+
+def _ranks(ranks: Sequence[int], most: int = 8) -> str:
+    """`rank 3`, `ranks 3, 4`, or `ranks 0, 1, ... (1,024 in all)`."""
+    if len(ranks) <= most:
+        return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
+    return f"ranks {', '.join(map(str, ranks[:most]))}, ... ({len(ranks):,} in all)"
+
+
+def straggler_words(slow: Straggler, unit: GpuTime) -> str:
+    """One slow rank in one line."""
+    node = plain(slow.node) if slow.node is not None else "an unknown node"
+    ratio = "by an unknown factor" if slow.slowdown_ratio is None else f"{slow.slowdown_ratio:.2f} x the median rank"
+    return (
+        f"rank {slow.rank} on {node}: cost {unit.amount(slow.loss_gpu_s)}, "
+        f"the latest in {counted(slow.slowest_steps, 'step')}, {ratio}"
+    )
+
+
+def checkpoint_words(saves: Checkpoints) -> str:
+    """The job's saves and the advised interval, in words."""
+    if saves.count == 0 and saves.failed == 0:
+        done = "No save was reported."
+    else:
+        failed = f" and {saves.failed:,} that failed" if saves.failed else ""
+        done = (
+            f"{counted(saves.count, 'save')}{failed}; each blocks {duration(saves.mean_blocking_s)}, "
+            f"one every {duration(saves.mean_interval_s)}."
+        )
+    return (
+        f"{done} Time between unplanned failures: {duration(saves.mtbf_s)}. "
+        f"Advised interval: {duration(saves.young_s)} (Young), {duration(saves.daly_s)} (Daly)."
+    )
+
+
+def quality_words(quality: Quality, unit: GpuTime) -> str:
+    """What the figures rest on, in words: only what a reader has to know, and a plain word when all is well."""
+    rejected = sum(quality.rejected.values())
+    reasons = ", ".join(
+        f"{plain(why)} {n:,}" for why, n in sorted(quality.rejected.items(), key=lambda r: (-r[1], r[0]))
+    )
+    flaws = [
+        (quality.duplicates, f"{counted(quality.duplicates, 'duplicate')} dropped"),
+        (quality.conflicts, f"{counted(quality.conflicts, 'event')} came again with another content"),
+        (rejected, f"{counted(rejected, 'line')} rejected ({reasons})"),
+        (quality.gaps, f"{counted(quality.gaps, 'sequence number')} missing"),
+        (quality.dropped, f"{counted(quality.dropped, 'event')} dropped by the recorder"),
+        (quality.missing_steps, f"{counted(quality.missing_steps, 'step')} without an event"),
+        (quality.max_skew_s, f"clocks apart by up to {duration(quality.max_skew_s)}"),
+        (quality.negative_durations, f"{counted(quality.negative_durations, 'end')} before the start"),
+        (len(quality.silent_ranks), f"{_ranks(quality.silent_ranks)} never reported"),
+        (quality.sources_without_start, f"{counted(quality.sources_without_start, 'source')} without a start left out"),
+        (quality.assumed_gpu_s, f"{unit.amount(quality.assumed_gpu_s)} assumed, not observed"),
+    ]
+    seen = [words for amount, words in flaws if amount]
+    events = counted(quality.events, "event")
+    return f"{events}; {'; '.join(seen)}." if seen else f"{events}, none missing, doubled or rejected."
