@@ -1,4 +1,4 @@
-"""Run in an environment that holds nothing but our wheel: the recorder must work there, the command must say what to add.
+"""Run where nothing but our wheel is installed: the recorder must work, the command must say what to add.
 
 usage: check_bare.py GOODPUT_COMMAND
 """

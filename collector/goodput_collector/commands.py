@@ -8,7 +8,7 @@ from __future__ import annotations
 import json as json_text
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -55,9 +55,7 @@ def ingest(
 
 @COMMANDS.command(epilog="Example: goodput report llama-7b --db run.duckdb")
 def report(
-    run: Annotated[
-        str | None, typer.Argument(help="The run; without it, the runs are listed.", metavar="[RUN]")
-    ] = None,
+    run: Annotated[str | None, typer.Argument(help="The run; without it, the runs are listed.", metavar="RUN")] = None,
     db: Database = DEFAULT_DB,
     json: AsJson = False,
     expected_step_s: Annotated[
@@ -98,8 +96,8 @@ def report(
 
 @COMMANDS.command(epilog="Example: goodput demo --seconds 60 --ranks 2 --faults kill,slow_save")
 def demo(
-    seconds: Annotated[int, typer.Option(min=10, help="How long the training goes on, about.")] = 120,
-    ranks: Annotated[int, typer.Option(min=1, max=8, help="Training processes.")] = 4,
+    seconds: Annotated[float, typer.Option(help="About how long the training goes on.")] = 120,
+    ranks: Annotated[int, typer.Option(help="Training processes, 1 to 8.")] = 4,
     faults: Annotated[
         str, typer.Option(help="What is done to the run: kill, hang, slow_rank, slow_save, with commas; or none.")
     ] = "kill,hang,slow_rank,slow_save",
@@ -107,15 +105,18 @@ def demo(
         Path | None, typer.Option(help="Keep events, database and logs in this folder.", metavar="DIR")
     ] = None,
 ) -> None:
-    """Train a small real model, break it on purpose, and show the ledger beside what was done to it."""
+    """Train a small model, break it on purpose, show the ledger.
+
+    The ledger is printed beside what was really done to the run, line by line; the exit status is 1 if they differ.
+    """
     with plain_errors(DEFAULT_DB):
         from goodput_collector.demo import DemoOptions, run_demo
 
-        chosen = tuple(word.strip() for word in faults.split(",") if word.strip() not in ("", "none"))
+        chosen = tuple(word.strip() for word in faults.split(",") if word.strip())
         try:
             options = DemoOptions(seconds=seconds, ranks=ranks, faults=chosen, keep=keep)
         except ValueError as error:
-            raise typer.BadParameter(str(error), param_hint="--faults") from error
+            raise typer.BadParameter(str(error)) from error
         raise typer.Exit(run_demo(options))
 
 
@@ -159,6 +160,35 @@ def unknown_run_words(run: str, known: Sequence[str], db: Path) -> str:
     names = ", ".join(listed[:8]) + (f" and {len(listed) - 8} more" if len(listed) > 8 else "")
     hint = f"did you mean {nearest[0]}? " if nearest else ""
     return f"no run {run!r} in {db}; {hint}It holds: {names}"
+
+
+def _ingest_words(summary: IngestSummary, db: Path) -> str:
+    """What came of an ingest, in a line or two."""
+    rejected = sum(summary.rejected.values())
+    reasons = ", ".join(f"{why} {number:,}" for why, number in sorted(summary.rejected.items()))
+    parts = [f"{summary.events:,} events read", f"{summary.new:,} new"]
+    if summary.duplicates:
+        parts.append(f"{summary.duplicates:,} duplicates")
+    if summary.conflicts:
+        parts.append(f"{summary.conflicts:,} that came again with another content")
+    if rejected:
+        parts.append(f"{rejected:,} lines rejected ({reasons})")
+    return f"{'; '.join(parts)}.\nNext: goodput report --db {db}"
+
+
+@contextmanager
+def _progress_bar() -> Iterator[Callable[[int, int], None] | None]:
+    """A bar of bytes done on stderr, when a person is watching it; else None."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+
+    columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda done_bytes, total_bytes: progress.update(task, completed=done_bytes, total=total_bytes)
 
 
 def _event_files(paths: Sequence[Path]) -> list[Path]:

@@ -25,15 +25,15 @@ class GpuTime:
     @classmethod
     def for_total(cls, total_gpu_s: float) -> GpuTime:
         """The unit that suits a report whose GPU time is `total_gpu_s` in all."""
-        hours = total_gpu_s >= SMALL_TOTAL_GPU_S
-        gpu_s_per_unit = GPU_S_PER_GPU_HOUR if hours else 1.0
-        total = total_gpu_s / gpu_s_per_unit
-        return cls(
-            word="GPU-hours" if hours else "GPU-seconds",
-            short="GPU-h" if hours else "GPU-s",
-            gpu_s_per_unit=gpu_s_per_unit,
-            decimals=0 if total >= 10_000 else 1 if total >= 100 else 2,
-        )
+        if total_gpu_s >= SMALL_TOTAL_GPU_S:
+            return cls.hours(total_gpu_s)
+        return cls(word="GPU-seconds", short="GPU-s", gpu_s_per_unit=1.0, decimals=_decimals(total_gpu_s))
+
+    @classmethod
+    def hours(cls, total_gpu_s: float) -> GpuTime:
+        """GPU-hours, with decimals that suit `total_gpu_s`."""
+        decimals = _decimals(total_gpu_s / GPU_S_PER_GPU_HOUR)
+        return cls(word="GPU-hours", short="GPU-h", gpu_s_per_unit=GPU_S_PER_GPU_HOUR, decimals=decimals)
 
     def number(self, gpu_s: float | None) -> str:
         """The bare number. A figure too small to show is written `<0.1`, never 0."""
@@ -48,6 +48,10 @@ class GpuTime:
     def amount(self, gpu_s: float | None) -> str:
         """The number with its unit."""
         return UNKNOWN if gpu_s is None else f"{self.number(gpu_s)} {self.word}"
+
+
+def _decimals(total: float) -> int:
+    return 0 if total >= 10_000 else 1 if total >= 100 else 2
 
 
 def percent(ratio: float | None) -> str:

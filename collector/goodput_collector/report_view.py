@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from rich.columns import Columns
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.segment import Segment
@@ -86,23 +87,34 @@ def runs_view(runs: Sequence[RunSummary]) -> RenderableType:
     """The list of runs, one a line."""
     if not runs:
         return Text("This database holds no run yet. Load event files with: goodput ingest FILE...")
-    unit = GpuTime.for_total(max(run.allocated_gpu_s for run in runs))
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    table.add_column("run", overflow="fold")
-    table.add_column("state")
-    for name in (unit.word, "goodput", "attempts"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("last event (UTC)", no_wrap=True)
-    for run in runs:
-        table.add_row(
-            Text(plain(run.run)),
-            Text(run.state, style=STATE_COLOURS.get(run.state, "")),
-            unit.number(run.allocated_gpu_s),
-            percent(run.goodput_ratio),
-            str(run.attempts),
-            moment(run.last_event_ns),
-        )
-    return table
+    return _RunTable(runs)
+
+
+class _RunTable:
+    """The runs, each in GPU-hours with decimals to suit it; where the terminal is narrow, without the moments."""
+
+    def __init__(self, runs: Sequence[RunSummary]) -> None:
+        self.runs = runs
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        wide = options.max_width >= WIDE
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+        table.add_column("run", overflow="fold", min_width=12)
+        table.add_column("state", no_wrap=True)
+        for name in ("GPU-hours", "goodput", "attempts"):
+            table.add_column(name, justify="right", no_wrap=True)
+        if wide:
+            table.add_column("last event (UTC)", no_wrap=True)
+        for run in self.runs:
+            table.add_row(
+                Text(plain(run.run)),
+                Text(run.state, style=STATE_COLOURS.get(run.state, "")),
+                GpuTime.hours(run.allocated_gpu_s).number(run.allocated_gpu_s),
+                percent(run.goodput_ratio),
+                f"{run.attempts:,}",
+                *([moment(run.last_event_ns)] if wide else []),
+            )
+        yield table
 
 
 def print_view(view: RenderableType, console: Console) -> None:
@@ -124,27 +136,26 @@ def _header(report: Report, unit: GpuTime) -> RenderableType:
     )
     top.add_row(title, Text(f"as of {moment(report.as_of_ns)} UTC", style="dim"))
     lost_gpu_s = sum(gpu_s for category, gpu_s in report.gpu_s.items() if category not in NOT_LOST)
-    at_risk = (
-        "at risk unknown (no checkpoint reported)"
-        if report.at_risk_gpu_s is None
-        else f"at risk {unit.amount(report.at_risk_gpu_s)}"
-    )
-    figures = Text.assemble(
-        ("goodput ", "bold"),
-        (percent(report.goodput_ratio), f"bold {CATEGORY_COLOURS['productive']}"),
-        f" of {unit.amount(report.allocated_gpu_s)} held; lost {unit.amount(lost_gpu_s)}; {at_risk}",
-    )
+    figures = [
+        Text.assemble(
+            ("goodput ", "bold"),
+            (percent(report.goodput_ratio), f"bold {CATEGORY_COLOURS['productive']}"),
+        ),
+        Text(f"held {unit.amount(report.allocated_gpu_s)}"),
+        Text(f"lost {unit.number(lost_gpu_s)}"),
+        Text(f"at risk {unit.number(report.at_risk_gpu_s)}"),
+    ]
     life = Text(
         f"{counted(len(report.attempts), 'attempt')}, {counted(len(report.incidents), 'incident')}, "
         f"queue wait {duration(report.queue_wait_s)}",
         style="dim",
     )
-    return Group(top, figures, life)
+    return Group(top, Columns(figures, padding=(0, 3)), life)
 
 
 def _breakdown(report: Report, unit: GpuTime) -> RenderableType:
     """One bar per category that has any time: productive first, then by size; bars are drawn to the largest."""
-    table = Table.grid(expand=True, padding=(0, 1, 0, 0))
+    table = Table.grid(expand=True, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True, min_width=14)
     table.add_column(ratio=1)
     for _ in range(2):
@@ -200,19 +211,20 @@ class _IncidentTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         wide = options.max_width >= WIDE
         table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-        table.add_column("#", justify="right")
-        table.add_column("cause")
+        table.add_column("#", justify="right", no_wrap=True)
+        table.add_column("cause", no_wrap=True)
         if wide:
-            table.add_column("ended at (UTC)", no_wrap=True)
-        for name in ("found in", "lost steps", "hang", "rework", "restart", self.unit.short):
-            table.add_column(name, justify="right")
+            table.add_column("ended (UTC)", no_wrap=True)
+            table.add_column("found in", justify="right", no_wrap=True)
+        table.add_column("lost steps", justify="right")
+        for name in ("hang", "rework", "restart", self.unit.short):
+            table.add_column(name, justify="right", no_wrap=True)
         for incident in self.incidents:
-            moments = [moment(incident.abort_ns)] if wide else []
+            moments = [moment(incident.abort_ns)[5:], duration(incident.detection_s)] if wide else []
             table.add_row(
                 str(incident.attempt),
                 Text(plain(incident.cause)),
                 *moments,
-                duration(incident.detection_s),
                 f"{incident.lost_steps:,}",
                 self.unit.number(incident.hang_gpu_s),
                 self.unit.number(incident.rework_gpu_s),
@@ -220,9 +232,12 @@ class _IncidentTable:
                 Text(self.unit.number(_incident_price(incident)), style="bold"),
             )
         yield table
+        suspected: dict[tuple[int, ...], list[int]] = {}
         for incident in self.incidents:
             if incident.suspect_ranks:
-                yield Text(f"attempt {incident.attempt}: suspected {_ranks(incident.suspect_ranks)}")
+                suspected.setdefault(incident.suspect_ranks, []).append(incident.attempt)
+        for ranks, attempts in suspected.items():
+            yield Text(f"{_numbers('attempt', attempts)}: suspected {_numbers('rank', ranks)}")
 
 
 def _incidents(incidents: Sequence[Incident], unit: GpuTime) -> list[RenderableType]:
@@ -260,11 +275,17 @@ def _section(title: str, body: Iterable[RenderableType]) -> list[RenderableType]
     return [Text(), Text(title, style="bold underline"), *body]
 
 
-def _ranks(ranks: Sequence[int], most: int = 8) -> str:
-    """`rank 3`, `ranks 3, 4`, or `ranks 0, 1, ... (1,024 in all)`."""
-    if len(ranks) <= most:
-        return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
-    return f"ranks {', '.join(map(str, ranks[:most]))}, ... ({len(ranks):,} in all)"
+def _numbers(word: str, numbers: Sequence[int], most: int = 8) -> str:
+    """`rank 3`, `ranks 3, 8-15`, or the first `most` of them and how many there are in all."""
+    stretches: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if stretches and number == stretches[-1][1] + 1:
+            stretches[-1][1] = number
+        else:
+            stretches.append([number, number])
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in stretches]
+    rest = f", ... ({len(set(numbers)):,} in all)" if len(texts) > most else ""
+    return f"{word if len(set(numbers)) == 1 else word + 's'} {', '.join(texts[:most])}{rest}"
 
 
 def straggler_words(slow: Straggler, unit: GpuTime) -> str:
@@ -287,10 +308,11 @@ def checkpoint_words(saves: Checkpoints) -> str:
             f"{counted(saves.count, 'save')}{failed}; each blocks {duration(saves.mean_blocking_s)}, "
             f"one every {duration(saves.mean_interval_s)}."
         )
-    return (
-        f"{done} Time between unplanned failures: {duration(saves.mtbf_s)}. "
-        f"Advised interval: {duration(saves.young_s)} (Young), {duration(saves.daly_s)} (Daly)."
-    )
+    if saves.young_s is None and saves.daly_s is None:
+        advice = "No interval can be advised: that takes a save and an unplanned failure."
+    else:
+        advice = f"Advised: every {duration(saves.young_s)} (Young) or {duration(saves.daly_s)} (Daly)."
+    return f"{done} Time between unplanned failures: {duration(saves.mtbf_s)}. {advice}"
 
 
 def quality_words(quality: Quality, unit: GpuTime) -> str:
@@ -308,7 +330,7 @@ def quality_words(quality: Quality, unit: GpuTime) -> str:
         (quality.missing_steps, f"{counted(quality.missing_steps, 'step')} without an event"),
         (quality.max_skew_s, f"clocks apart by up to {duration(quality.max_skew_s)}"),
         (quality.negative_durations, f"{counted(quality.negative_durations, 'end')} before the start"),
-        (len(quality.silent_ranks), f"{_ranks(quality.silent_ranks)} never reported"),
+        (len(quality.silent_ranks), f"{_numbers('rank', quality.silent_ranks)} never reported"),
         (quality.sources_without_start, f"{counted(quality.sources_without_start, 'source')} without a start left out"),
         (quality.assumed_gpu_s, f"{unit.amount(quality.assumed_gpu_s)} assumed, not observed"),
     ]

@@ -127,7 +127,8 @@ def _explain(error: Exception) -> int:
         context = getattr(error, "ctx", None)
         where = context.command_path if context is not None else "goodput"
         message = " ".join(str(error.format_message()).split())
-        return _fail(f"{message.rstrip('.')}. See: {where} --help", cast(int, getattr(error, "exit_code", EXIT_USAGE)))
+        full_stop = "" if message.endswith((".", "?", "!")) else "."
+        return _fail(f"{message}{full_stop} See: {where} --help", cast(int, getattr(error, "exit_code", EXIT_USAGE)))
     if type(error).__name__ == "Abort":  # how typer passes on an interrupt at a prompt
         return EXIT_INTERRUPTED
     if os.environ.get(DEBUG_VARIABLE):
