@@ -122,7 +122,7 @@ def _command(home: Path, plan: Plan) -> list[str]:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     torchrun += ["--nproc-per-node", str(plan.ranks), "--max-restarts", str(plan.restarts)]
     torchrun += ["--monitor-interval", "0.1"]
-    script = [str(_SCRIPT), "--run", RUN_NAME, "--dir", str(home / "checkpoints"), "--steps", str(10**9)]
+    script = [str(_SCRIPT), "--name", RUN_NAME, "--dir", str(home / "checkpoints"), "--steps", str(10**9)]
     script += ["--save-every", str(plan.save_every), "--pace-s", str(plan.pace_s)]
     return torchrun + script + ["--timeout-s", str(plan.group_timeout_s)]
 

@@ -63,7 +63,7 @@ class TinyTransformer(nn.Module):
 
 
 def batches(data: Tensor, rank: int, first_step: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Endless batches; which one a rank gets depends on the step alone, so a resumed run sees what it would have seen."""
+    """Endless batches. Which one a rank gets depends on the step alone, so a resumed run goes on as if undisturbed."""
     step = first_step
     while True:
         chance = torch.Generator().manual_seed(1_000 * step + rank)
@@ -99,7 +99,7 @@ def load_latest(folder: Path) -> dict[str, object] | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Trains a small transformer on made-up text.")
-    parser.add_argument("--run", default="tiny", help="name of the run")
+    parser.add_argument("--name", default="tiny", help="name of the run")
     parser.add_argument("--dir", type=Path, required=True, help="where checkpoints are kept")
     parser.add_argument("--steps", type=int, default=200, help="step after which the training ends")
     parser.add_argument("--save-every", type=int, default=40, help="steps between checkpoints")
@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("--timeout-s", type=float, default=600.0, help="how long a collective may wait")
     options = parser.parse_args()
 
-    rec = goodput.start(run=options.run)
+    rec = goodput.start(run=options.name)
     rank = int(os.environ.get("RANK", "0"))
     stage = join_stage(rank)
     with stage.lifetime():
