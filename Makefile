@@ -41,8 +41,8 @@ format: $(READY)  ## put the code in order
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-picture: $(READY)  ## draw the picture in the README again
-	$(BIN)/python docs/make_picture.py
+picture: $(READY)  ## draw the picture in the README again, from the run in DB=file.duckdb
+	$(BIN)/python docs/make_picture.py $(DB)
 
 clean:  ## remove what was built here, .venv too
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
