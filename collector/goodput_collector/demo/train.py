@@ -43,7 +43,8 @@ class Block(nn.Module):
         q, k, v = self.qkv(self.norms[0](x)).view(batch, length, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
         mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, WIDTH))
-        return x + self.mlp(self.norms[1](x))
+        result: Tensor = x + self.mlp(self.norms[1](x))
+        return result
 
 
 class TinyTransformer(nn.Module):
