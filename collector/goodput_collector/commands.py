@@ -33,7 +33,7 @@ Database = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
-@COMMANDS.command(epilog="Example: goodput ingest /tmp/goodput-1000/*.jsonl --db run.duckdb")
+@COMMANDS.command(epilog="Example: goodput ingest /tmp/goodput-1000 --db run.duckdb")
 def ingest(
     files: Annotated[
         list[Path], typer.Argument(help="Event files (JSON Lines), or folders of them.", metavar="FILE...")
@@ -192,12 +192,18 @@ def _progress_bar() -> Iterator[Callable[[int, int], None] | None]:
 
 
 def _event_files(paths: Sequence[Path]) -> list[Path]:
-    """The files themselves, and for a folder the event files in it, in order of their names."""
+    """The files themselves, and for a folder the event files in it, in order of their names.
+
+    A spool folder may hold what dead processes left in memory: it is taken up first.
+    """
+    from goodput.spool import recover_dead
+
     files: list[Path] = []
     for path in paths:
         if not path.is_dir():
             files.append(path)
             continue
+        recover_dead(path)
         inside = sorted(path.glob("*.jsonl"))
         if not inside:
             fail(f"{path} is a folder without event files (*.jsonl)")
