@@ -1,0 +1,277 @@
+"""Claims: what each attempt says its time was, before it is held against the GPUs that its job held."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from goodput_analytics.model import Category
+from goodput_analytics.settings import Settings
+
+from .attempts import Attempt
+from .line import Charge, Line
+from .naming import Names
+from .spans import Patch, Span, patches
+from .tail import Tail, ended_badly, phases
+from .windows import Course, Life, Window
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A stretch of one attempt's time with its category, on `size` GPUs."""
+
+    start_ns: int
+    end_ns: int
+    category: str
+    phase: str | None
+    attempt: int | None
+    size: int
+    step: int | None = None
+    charge: Charge | None = None  # the interruption that pays for it, of rework and hang
+    at_risk: bool = False
+    rank: int | None = None  # to whom a straggler's loss is charged
+    assumed: str | None = None  # why it rests on an assumption
+
+
+@dataclass(kw_only=True)
+class Context:
+    """What decides how an attempt's time reads."""
+
+    settings: Settings
+    line: Line
+    names: Names
+    tails: dict[int, Tail | None]
+    live_attempt: int | None
+
+
+@dataclass(kw_only=True)
+class Writer:
+    """Writes claims of one attempt in order of time, never twice over the same moment."""
+
+    attempt: Attempt
+    claims: list[Claim]
+    at_ns: int
+
+    def write(self, claim: Claim) -> None:
+        start = max(claim.start_ns, self.at_ns)
+        if claim.end_ns > start:
+            self.claims.append(replace(claim, start_ns=start))
+            self.at_ns = claim.end_ns
+
+    def add(self, until_ns: int, category: str, phase: str | None, **more: object) -> None:
+        self.write(
+            Claim(
+                start_ns=self.at_ns,
+                end_ns=until_ns,
+                category=category,
+                phase=phase,
+                attempt=self.attempt.number,
+                size=self.attempt.size,
+                **more,  # type: ignore[arg-type]
+            )
+        )
+
+
+def active_claims(course: Course, start_ns: int, context: Context) -> list[Claim]:
+    """From the moment the attempt has the GPUs to its end."""
+    writer = Writer(attempt=course.attempt, claims=[], at_ns=start_ns)
+    first_step = course.first_step_ns
+    startup(writer, course, course.end_ns if first_step is None else min(first_step, course.end_ns))
+    for life in course.lives:
+        for window in life.windows:
+            if window.restart_from_ns is not None:
+                restart(writer, course, life, window, context)
+            for claim in window_claims(window, life, course, context):
+                writer.write(claim)
+    if first_step is not None:
+        finish(writer, course, context)
+    return writer.claims
+
+
+def startup(writer: Writer, course: Course, until_ns: int) -> None:
+    for patch in patches(writer.at_ns, until_ns, course.spans) if until_ns > writer.at_ns else []:
+        if patch.span is not None:
+            writer.add(patch.end_ns, Category.STARTUP, patch.span.name)
+            continue
+        writer.add(min(patch.end_ns, course.attempt.start_ns), Category.STARTUP, "launch")
+        writer.add(patch.end_ns, Category.STARTUP, "init")
+
+
+def restart(writer: Writer, course: Course, life: Life, window: Window, context: Context) -> None:
+    """Before the first step after a rollback: what no span covers is startup."""
+    if window.start_ns <= writer.at_ns:
+        return
+    for patch in patches(writer.at_ns, window.start_ns, course.spans):
+        if patch.span is None:
+            writer.add(patch.end_ns, Category.STARTUP, "restart")
+        else:
+            span_outside(writer, patch, patch.span, life, context, course)
+
+
+def span_outside(writer: Writer, patch: Patch, span: Span, life: Life, context: Context, course: Course) -> None:
+    """A span in no window. After the last window of an aborted attempt the window it lies in never ended: rework."""
+    category, phase, charge = fate(span, course, context)
+    if category == Category.PRODUCTIVE and course.attempt.ending.kind == "aborted" and not follows(course, patch):
+        category, charge = Category.REWORK, ("end", course.attempt.number, 0)
+    writer.add(patch.end_ns, category, phase, charge=charge)
+
+
+def follows(course: Course, patch: Patch) -> bool:
+    """Whether a window of the attempt comes after the stretch."""
+    return any(w.end_ns >= patch.end_ns for w in course.windows)
+
+
+def fate(span: Span, course: Course, context: Context) -> tuple[str, str | None, Charge | None]:
+    """The span's category, unless it is an evaluation of a step that was thrown away."""
+    if span.category == Category.EVALUATION and span.name == "evaluation":
+        life = course.life_at(span.begin_ns)
+        if not context.line.keeps(life, span.step):
+            assert span.step is not None
+            return Category.REWORK, None, context.line.charged_to(life, span.step)
+    return span.category, span.phase, None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """An amount of a window's time with where it goes."""
+
+    ns: int
+    category: str
+    phase: str | None
+    charge: Charge | None = None
+    at_risk: bool = False
+    rank: int | None = None
+
+
+def split(ns: int, window: Window, life: Life, category: str, phase: str | None, context: Context) -> list[Share]:
+    """An amount that shares the fate of the window's steps: the kept part first, then the thrown away."""
+    if not window.applied:
+        return [Share(ns=ns, category=Category.REWORK, phase="skipped")]
+    line = context.line
+    kept = line.kept_of(window)
+    thrown = window.count - kept
+    thrown_ns = ns * thrown // window.count
+    kept_ns = ns - thrown_ns
+    out = []
+    if kept:
+        risky = 0
+        if window.attempt == context.live_attempt and line.durable_step is not None and category == Category.PRODUCTIVE:
+            risky = min(kept, max(0, window.step - max(line.durable_step, window.step - window.count)))
+        risky_ns = kept_ns * risky // kept
+        out.append(Share(ns=kept_ns - risky_ns, category=category, phase=phase))
+        out.append(Share(ns=risky_ns, category=category, phase=phase, at_risk=True))
+    if thrown:
+        low, high = line.kept.get((window.attempt, window.life), (0, 0))
+        steps = [n for n in range(window.step - window.count + 1, window.step + 1) if not (kept and low < n <= high)]
+        charges: dict[Charge, int] = {}
+        for n in steps:
+            charge = line.charged_to(life, n)
+            charges[charge] = charges.get(charge, 0) + 1
+        done, ns_done = 0, 0
+        for charge, n in charges.items():
+            done += n
+            upto = thrown_ns * done // thrown
+            out.append(Share(ns=upto - ns_done, category=Category.REWORK, phase=None, charge=charge))
+            ns_done = upto
+    return [s for s in out if s.ns > 0]
+
+
+def shares_of(w: Window, life: Life, context: Context) -> list[Share]:
+    """The window's parts in the order in which they are taken."""
+
+    def both(ns: int, category: str, phase: str | None) -> list[Share]:
+        return split(ns, w, life, category, phase, context)
+
+    named = w.latest_rank is not None and context.names.is_named(w.attempt, w.latest_rank)
+    straggler = [
+        replace(s, rank=w.latest_rank) if s.category == Category.STRAGGLER else s
+        for s in both(w.straggler_ns, Category.STRAGGLER, "rank" if named else "jitter")
+    ]
+    shares = [
+        Share(ns=w.warmup_ns, category=Category.STARTUP, phase="warmup"),
+        *both(w.data_wait_ns, Category.DATA_WAIT, None),
+        *both(w.gaps_ns, Category.UNATTRIBUTED, None),
+        Share(ns=w.hang_ns, category=Category.HANG, phase="step"),
+        *straggler,
+        *both(w.over_expected_ns, Category.STRAGGLER, "jitter"),
+        *both(w.productive_ns, Category.PRODUCTIVE, None),
+    ]
+    return [s for s in shares if s.ns > 0]
+
+
+def window_claims(w: Window, life: Life, course: Course, context: Context) -> list[Claim]:
+    """Spans where they lie, the other parts in order in what is left."""
+    waiting = shares_of(w, life, context)
+    out = []
+
+    def claim(start: int, share: Share) -> None:
+        out.append(
+            Claim(
+                start_ns=start,
+                end_ns=start + share.ns,
+                category=share.category,
+                phase=share.phase,
+                attempt=w.attempt,
+                size=course.attempt.size,
+                step=w.step,
+                charge=share.charge,
+                at_risk=share.at_risk,
+                rank=share.rank,
+            )
+        )
+
+    for patch in w.patches:
+        at = patch.start_ns
+        if patch.span is not None:
+            category, phase, charge = fate(patch.span, course, context)
+            length = patch.end_ns - at
+            if category == Category.PRODUCTIVE:
+                shares = split(length, w, life, category, phase, context)
+            else:
+                shares = [Share(ns=length, category=category, phase=phase, charge=charge)]
+            for share in shares:
+                claim(at, replace(share, at_risk=False))
+                at += share.ns
+            continue
+        while at < patch.end_ns:
+            share = waiting.pop(0)
+            now = min(share.ns, patch.end_ns - at)
+            claim(at, replace(share, ns=now))
+            at += now
+            if now < share.ns:
+                waiting.insert(0, replace(share, ns=share.ns - now))
+    assert not waiting, "a window's parts must fill what its spans left"
+    return out
+
+
+def finish(writer: Writer, course: Course, context: Context) -> None:
+    """From the last window to the attempt's end."""
+    attempt = course.attempt
+    tail = context.tails[attempt.number]
+    assert tail is not None
+    kind = attempt.ending.kind
+    own_end: Charge = ("end", attempt.number, 0)
+    life = course.lives[-1]
+    mark = min(tail.last_mark_ns, course.end_ns)
+    whole = kind != "finished" or (tail.beyond and ended_badly(attempt))
+    painted_to = mark if whole else course.end_ns
+    if painted_to > writer.at_ns:
+        for patch in patches(writer.at_ns, painted_to, course.spans):
+            if patch.span is None:
+                writer.add(patch.end_ns, Category.UNATTRIBUTED, None)
+            else:
+                span_outside(writer, patch, patch.span, life, context, course)
+    if not whole:
+        return
+    if tail.beyond:
+        all_between = set(phases(attempt).values()) == {"between"}
+        if kind == "live" and all_between:
+            writer.add(course.end_ns, Category.UNATTRIBUTED, None)
+        else:
+            writer.add(course.end_ns, Category.HANG, tail.activity, charge=own_end)
+    elif tail.open_span is not None:
+        rest = Patch(start_ns=writer.at_ns, end_ns=course.end_ns, span=tail.open_span)
+        span_outside(writer, rest, tail.open_span, life, context, course)
+    elif kind == "live":
+        writer.add(course.end_ns, Category.PRODUCTIVE, None)
+    else:
+        writer.add(course.end_ns, Category.REWORK, None, charge=own_end)

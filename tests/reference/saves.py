@@ -1,0 +1,63 @@
+"""Saves: the checkpoint spans of one step, and when each became durable."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from .numbers import union
+from .spans import Span
+from .windows import Course
+
+
+@dataclass(frozen=True, kw_only=True)
+class Save:
+    """A save of the job, by all ranks that took part."""
+
+    attempt: int
+    life: int
+    step: int | None
+    begin_ns: int
+    blocking_ns: int
+    ended: bool  # every rank's span ended, all with ok
+    ended_badly: bool  # some rank's span ended, but not with ok
+    durable_ns: int | None
+
+    @property
+    def durable(self) -> bool:
+        return self.durable_ns is not None
+
+
+def saves_of(course: Course, next_start_ns: int | None) -> list[Save]:
+    """The attempt's saves in order of their begin. A durable after the next attempt began comes too late."""
+    said: dict[tuple[int, int | None], list[int]] = defaultdict(list)
+    for member in course.attempt.members:
+        for e in member.events:
+            if e["kind"] == "durable" and e.get("ok") is not False:
+                said[course.life_at(e["ts_ns"]).ordinal, e["step"]].append(e["ts_ns"])
+    by_step: dict[tuple[int, int | None], list[Span]] = defaultdict(list)
+    for span in course.spans:
+        if span.name == "checkpoint":
+            by_step[course.life_at(span.begin_ns).ordinal, span.step].append(span)
+    out = []
+    for (life, step), spans in by_step.items():
+        ended = all(s.completed and s.ok for s in spans)
+        durable: int | None = None
+        if any(s.background for s in spans):
+            moments = [t for (k, n), when in said.items() if n == step and k >= life for t in when]
+            durable = min((t for t in moments if next_start_ns is None or t < next_start_ns), default=None)
+        elif ended:
+            durable = max(s.end_ns for s in spans)
+        out.append(
+            Save(
+                attempt=course.attempt.number,
+                life=life,
+                step=step,
+                begin_ns=min(s.begin_ns for s in spans),
+                blocking_ns=sum(b - a for a, b in union((s.begin_ns, s.end_ns) for s in spans)),
+                ended=ended,
+                ended_badly=any(s.completed and not s.ok for s in spans),
+                durable_ns=durable,
+            )
+        )
+    return sorted(out, key=lambda s: (s.begin_ns, s.life, -1 if s.step is None else s.step))
