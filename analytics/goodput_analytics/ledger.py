@@ -1,0 +1,289 @@
+"""Builds the ledger of one run: the relations in order, and the two decisions between them that need a walk.
+
+Rows of ranks are reduced to steps first (`windows`, `lateness`); what follows looks at steps only. The two walks are
+over few things: processes (`attempts`) and lives (`line`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import duckdb
+import pyarrow as pa
+
+from goodput_analytics.attempts import PartFacts, group_attempts, split_launches
+from goodput_analytics.errors import LedgerError, UnknownRun
+from goodput_analytics.line import Fate, Life, base_step, fates, last_durable
+from goodput_analytics.relations import rows, run_sql
+from goodput_analytics.settings import Settings
+
+FOREVER_NS = 1 << 62
+OPEN_SEQ = (1 << 63) - 1
+SECOND_LAUNCH = "~"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """A run whose relations now stand in the connection (temporary tables `gp_…`, view `ledger_intervals`).
+
+    Attributes:
+        run: its name; launches beside the first are NAME~2, NAME~3 …
+        launches: how many launches ran side by side under the name.
+        as_of_ns: the moment that "now" stands for.
+        clocked: whether that moment was handed in (a collector's clock) or is the run's last event.
+        durable_step: the step that the run would go on from if it died now; -1 for none.
+        reported: whether it ever reported a checkpoint, saved or loaded.
+        kept_unreported: whether an aborted run's steps were kept only because it never reported a checkpoint.
+        bases: the resume step of every life, by (attempt, life).
+    """
+
+    run: str
+    run_id: int
+    launches: int
+    as_of_ns: int
+    clocked: bool
+    durable_step: int
+    reported: bool
+    kept_unreported: bool
+    bases: dict[tuple[int, int], int | None]
+
+
+def find_run(con: duckdb.DuckDBPyConnection, run: str) -> tuple[int, int]:
+    """The landed run that a name stands for, and which of its launches.
+
+    Raises:
+        UnknownRun: no such run; the error names those that exist.
+    """
+    known: dict[str, int] = dict(con.execute("SELECT run, run_id FROM runs").fetchall())
+    if run in known:
+        return known[run], 0
+    name, mark, number = run.rpartition(SECOND_LAUNCH)
+    if mark and name in known and number.isdecimal() and int(number) >= 2:
+        return known[name], int(number) - 1
+    raise UnknownRun(run, sorted(known))
+
+
+def build(
+    con: duckdb.DuckDBPyConnection, run: str, *, now_ns: int | None = None, settings: Settings | None = None
+) -> Ledger:
+    """Build every relation of one run in `con`.
+
+    Args:
+        con: a connection to a database with landed events; it may be read-only.
+        run: the run's name.
+        now_ns: the collector's wall clock for a run that it hears from; None takes the run's last event.
+        settings: the thresholds.
+
+    Raises:
+        UnknownRun: no such run.
+        LedgerError: the ledger does not balance, which is a defect of ours.
+    """
+    settings = settings or Settings()
+    run_id, launch = find_run(con, run)
+    values: dict[str, object] = {f.name: getattr(settings, f.name) for f in fields(settings)}
+    values["run_id"] = run_id
+    for name in ("rank_steps", "parts", "part_facts"):
+        run_sql(con, name, values)
+    launches = split_launches(
+        group_attempts(PartFacts(**row) for row in rows(con, "SELECT * FROM gp_part_facts")), settings.overlap_ns
+    )
+    if launch >= max(len(launches), 1):
+        raise UnknownRun(run, [])
+    _set_run(con, run)
+    _set_members(con, launches[launch] if launches else [])
+    _reduce(con, values)
+    as_of_ns = _now(con, run_id, now_ns)
+    values["now_ns"] = as_of_ns
+    for name in ("allocations", "attempts"):
+        run_sql(con, name, values)
+    _leave_out_zombies(con, values)
+    for name in ("spans", "window_times", "covers", "window_covers", "touched_windows", "own_spans"):
+        run_sql(con, name, values)
+    _measure(con, values)
+    for name in ("window_parts", "tails", "end_causes", "saves", "lives"):
+        run_sql(con, name, values)
+    line = _draw_line(con)
+    for name in (
+        "portions",
+        "named_ranks",
+        "window_entries",
+        "free_time",
+        "span_entries",
+        "startup_entries",
+        "tail_entries",
+        "entries",
+        "ledger",
+        "ledger_intervals",
+        "held",
+        "ends",
+        "incidents",
+    ):
+        run_sql(con, name, values)
+    _check_balance(con)
+    return Ledger(
+        run=run,
+        run_id=run_id,
+        launches=len(launches),
+        as_of_ns=as_of_ns,
+        clocked=now_ns is not None,
+        durable_step=line.durable_step,
+        reported=line.reported,
+        kept_unreported=line.kept_unreported,
+        bases=line.bases,
+    )
+
+
+def _set_run(con: duckdb.DuckDBPyConnection, run: str) -> None:
+    con.execute("CREATE OR REPLACE TEMP TABLE gp_run AS SELECT $run::VARCHAR AS run", {"run": run})
+
+
+def _set_members(con: duckdb.DuckDBPyConnection, attempts: Sequence[Sequence[PartFacts]]) -> None:
+    """Write which process belongs to which attempt."""
+    numbered = [(number, part) for number, members in enumerate(attempts) for part in members]
+    columns = {
+        "attempt": pa.array([number for number, _ in numbered], pa.int64()),
+        "source_id": pa.array([part.source_id for _, part in numbered], pa.int64()),
+        "part": pa.array([part.part for _, part in numbered], pa.int64()),
+        "source": pa.array([part.source for _, part in numbered], pa.string()),
+        "from_seq": pa.array([part.from_seq for _, part in numbered], pa.int64()),
+        "to_seq": pa.array([part.to_seq for _, part in numbered], pa.int64()),
+        "rank": pa.array([part.rank for _, part in numbered], pa.int64()),
+        "world_size": pa.array([part.world_size for _, part in numbered], pa.int64()),
+        "node": pa.array([part.node for _, part in numbered], pa.string()),
+        "devices": pa.array([part.devices for _, part in numbered], pa.int64()),
+        "grp": pa.array([part.grp for _, part in numbered], pa.string()),
+        "job": pa.array([part.job for _, part in numbered], pa.string()),
+        "process_ns": pa.array([part.process_ns for _, part in numbered], pa.int64()),
+        "told_ns": pa.array([part.told_ns for _, part in numbered], pa.int64()),
+    }
+    _land(con, "gp_members", pa.table(columns))
+
+
+def _land(con: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
+    con.register("gp_handed_in", table)
+    con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT * FROM gp_handed_in")
+    con.unregister("gp_handed_in")
+
+
+def _reduce(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:
+    """From the rows of ranks to the steps of the job, on aligned clocks, as if no attempt had an end."""
+    run_sql(con, "boundaries", values)
+    _agree_on_lives(con)
+    run_sql(con, "segments", values)
+    if con.execute("SELECT count(*) FROM gp_rank_steps WHERE again").fetchall()[0][0]:
+        run_sql(con, "merge_repeats", values)
+    for name in ("first_seqs", "shared_steps", "clocks", "clock_marks", "member_times", "events", "gone"):
+        run_sql(con, name, values)
+    con.execute(
+        "CREATE OR REPLACE TEMP TABLE gp_limits AS "
+        "SELECT DISTINCT attempt, $until_ns::BIGINT AS until_ns, false AS late FROM gp_members",
+        {"until_ns": FOREVER_NS * 2 - 1},
+    )
+    run_sql(con, "windows", values)
+
+
+def _agree_on_lives(con: duckdb.DuckDBPyConnection) -> None:
+    """Where ranks tell different numbers of rollbacks (one said so, another's steps do not show it), all follow the
+    rank that tells most: a step belongs to the life in whose time it ended."""
+    run_sql(con, "uneven_lives")
+    if con.execute("SELECT count(*) FROM gp_uneven_lives").fetchall()[0][0]:
+        run_sql(con, "agreed_boundaries")
+
+
+def _leave_out_zombies(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:
+    """What ranks did after their attempt's end is no progress: reduce again without it, where there is any."""
+    run_sql(con, "limits", values)
+    if con.execute("SELECT bool_or(late) FROM gp_limits").fetchall()[0][0]:
+        run_sql(con, "windows", values)
+
+
+def _measure(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:
+    """How late each rank was, in every step."""
+    for name in ("touched_measures", "gap_attempts", "grouped_attempts", "measures", "lateness", "lateness_grouped"):
+        run_sql(con, name, values)
+
+
+def _now(con: duckdb.DuckDBPyConnection, run_id: int, now_ns: int | None) -> int:
+    """The moment that "now" stands for: handed in, or the run's last event."""
+    con.execute("CREATE OR REPLACE TEMP TABLE gp_job_names AS SELECT DISTINCT job FROM gp_members WHERE job IS NOT NULL")
+    if now_ns is not None:
+        return now_ns
+    found = con.execute(
+        "SELECT greatest((SELECT max(ts_ns) FROM gp_events), (SELECT max(last_end_ns) FROM gp_windows), "
+        "(SELECT max(ts_ns) FROM ev_allocation WHERE run_id = $run_id "
+        "OR (run_id IS NULL AND job IN (SELECT job FROM gp_job_names))))",
+        {"run_id": run_id},
+    ).fetchall()[0][0]
+    return int(found) if found is not None else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    durable_step: int
+    reported: bool
+    kept_unreported: bool
+    bases: dict[tuple[int, int], int | None]
+
+
+def _draw_line(con: duckdb.DuckDBPyConnection) -> _Line:
+    """Decide which steps the run's present state descends from, and write it down as `gp_fates`."""
+    told = rows(con, "SELECT * FROM gp_lives ORDER BY attempt, life")
+    lives = [
+        Life(
+            attempt=row["attempt"],
+            life=row["life"],
+            base=base_step(
+                resumes=[*row["resumes"], *([None] if row["said"] and not row["resumes"] else [])],
+                every_rank=row["every"],
+                first_step=row["first_step"],
+                count=row["first_c"] or 1,
+            ),
+            resumed=row["said"] > 0,
+            last_step=row["last_step"],
+            durable_step=row["durable_step"],
+        )
+        for row in told
+    ]
+    last = lives[-1].attempt if lives else None
+    outcome = con.execute("SELECT outcome FROM gp_attempts WHERE attempt = $a", {"a": last}).fetchall() if lives else []
+    aborted = bool(outcome) and outcome[0][0] == "aborted"
+    saved = con.execute("SELECT count(*) FROM gp_saves").fetchall()[0][0] > 0
+    reported = saved or any(row["resumes"] for row in told)
+    decided = fates(lives, aborted=aborted, reported=reported)
+    _land(con, "gp_fates", _fates_table(decided))
+    return _Line(
+        durable_step=last_durable(lives),
+        reported=reported,
+        kept_unreported=aborted and not reported,
+        bases={
+            (life.attempt, life.life): None if row["said"] and not row["resumes"] and life.base <= 0 else life.base
+            for life, row in zip(lives, told, strict=True)
+        },
+    )
+
+
+def _fates_table(decided: Sequence[Fate]) -> pa.Table:
+    return pa.table(
+        {
+            "attempt": pa.array([f.attempt for f in decided], pa.int64()),
+            "life": pa.array([f.life for f in decided], pa.int64()),
+            "after_step": pa.array([f.after_step for f in decided], pa.int64()),
+            "to_step": pa.array([f.to_step for f in decided], pa.int64()),
+            "kept": pa.array([f.kept for f in decided], pa.bool_()),
+            "charged_attempt": pa.array([f.charged_attempt for f in decided], pa.int64()),
+            "charged_life": pa.array([f.charged_life for f in decided], pa.int64()),
+        }
+    )
+
+
+def _check_balance(con: duckdb.DuckDBPyConnection) -> None:
+    """Hold the ledger against what was held, counted apart."""
+    entered = con.execute("SELECT coalesce(sum((end_ns - start_ns)::HUGEINT * gpus), 0) FROM gp_ledger").fetchall()[0][0]
+    held = con.execute("SELECT held_gpu_ns FROM gp_held").fetchall()[0][0]
+    negative = con.execute("SELECT count(*) FROM gp_ledger WHERE end_ns < start_ns").fetchall()[0][0]
+    if entered != held or negative:
+        raise LedgerError(
+            f"The ledger does not balance: {entered} GPU-nanoseconds are entered, {held} were held, "
+            f"{negative} entries are negative. Please report this with the run's events."
+        )

@@ -1,0 +1,46 @@
+-- Purpose: the interruptions of the run and what each cost.
+-- Inputs:  gp_ends, gp_ledger, gp_portions, gp_window_parts
+-- Grain:   one row per attempt that aborted and per rollback.
+-- Columns: attempt, life; cause; last_progress_ns, abort_ns, detection_ns, recovered_ns; lost_steps;
+--          hang_gpu_ns, rework_gpu_ns, restart_gpu_ns
+CREATE OR REPLACE TEMP TABLE gp_incidents AS
+WITH rework AS (
+    SELECT charged_attempt AS attempt, charged_life AS life,
+        sum((end_ns - start_ns)::HUGEINT * gpus) AS rework_gpu_ns
+    FROM gp_ledger WHERE category = 'rework' AND charged_attempt IS NOT NULL
+    GROUP BY charged_attempt, charged_life
+),
+lost AS (
+    SELECT charged_attempt AS attempt, charged_life AS life, sum(steps)::BIGINT AS lost_steps
+    FROM gp_portions WHERE NOT kept GROUP BY charged_attempt, charged_life
+),
+hangs AS (
+    SELECT attempt, sum((end_ns - start_ns)::HUGEINT * gpus) AS hang_gpu_ns
+    FROM gp_ledger WHERE category = 'hang' AND place IN ('tail', 'silence') GROUP BY attempt
+),
+places AS (
+    SELECT attempt, place, sum((end_ns - start_ns)::HUGEINT * gpus) AS gpu_ns
+    FROM gp_ledger WHERE category = 'startup' AND place IN ('before', 'after') GROUP BY attempt, place
+),
+rollbacks AS (
+    SELECT w.attempt, w.life, sum((l.end_ns - l.start_ns)::HUGEINT * l.gpus) AS gpu_ns
+    FROM gp_window_parts w
+    JOIN gp_ledger l ON l.attempt = w.attempt AND l.place = 'rollback' AND l.category = 'startup'
+        AND l.start_ns >= w.begin_ns AND l.end_ns <= w.end_ns
+    WHERE w.new_life GROUP BY w.attempt, w.life
+)
+SELECT
+    i.attempt, i.life, i.cause, i.last_progress_ns, i.abort_ns, i.detection_ns, i.recovered_ns,
+    coalesce(o.lost_steps, 0) AS lost_steps,
+    CASE WHEN i.cause = 'rollback' THEN 0 ELSE coalesce(h.hang_gpu_ns, 0) END AS hang_gpu_ns,
+    coalesce(r.rework_gpu_ns, 0) AS rework_gpu_ns,
+    CASE WHEN i.inside THEN coalesce(b.gpu_ns, 0) ELSE coalesce(t.gpu_ns, 0) + coalesce(n.gpu_ns, 0) END
+        AS restart_gpu_ns,
+    i.inside
+FROM gp_ends i
+LEFT JOIN rework r ON r.attempt = i.attempt AND r.life = i.life
+LEFT JOIN lost o ON o.attempt = i.attempt AND o.life = i.life
+LEFT JOIN hangs h ON h.attempt = i.attempt
+LEFT JOIN places t ON t.attempt = i.attempt AND t.place = 'after'
+LEFT JOIN places n ON n.attempt = i.attempt + 1 AND n.place = 'before'
+LEFT JOIN rollbacks b ON b.attempt = i.attempt AND b.life = i.life + 1

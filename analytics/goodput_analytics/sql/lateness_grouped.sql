@@ -1,0 +1,35 @@
+-- Purpose: lateness where ranks do different work by design: each rank against its own group's lower quartile.
+-- Inputs:  gp_measures, gp_grouped_attempts
+-- Grain:   one row per (attempt, life, step) of an attempt whose ranks told groups.
+-- Columns: as gp_lateness, but the greatest excess counts, not the greatest lateness
+CREATE OR REPLACE TEMP TABLE gp_lateness_grouped AS
+WITH counting AS (
+    SELECT attempt, life, step, 2 * count(late_ns) >= count(*) AS busy_counts
+    FROM gp_measures JOIN gp_grouped_attempts USING (attempt)
+    GROUP BY attempt, life, step
+),
+late AS (
+    SELECT m.attempt, m.life, m.step, m.rank, coalesce(m.grp, '') AS grp,
+        CASE WHEN c.busy_counts THEN m.late_ns ELSE m.gap_ns END AS late_ns
+    FROM gp_measures m JOIN counting c USING (attempt, life, step)
+),
+low AS (
+    SELECT attempt, life, step, grp, quantile_disc(late_ns, 0.25) AS low_ns, floor(median(late_ns))::BIGINT AS typical_ns
+    FROM late WHERE late_ns IS NOT NULL
+    GROUP BY attempt, life, step, grp
+),
+held AS (
+    SELECT l.*, l.late_ns - w.low_ns AS excess_ns, w.low_ns, w.typical_ns
+    FROM late l JOIN low w USING (attempt, life, step, grp)
+    WHERE l.late_ns IS NOT NULL
+),
+latest AS (
+    SELECT * FROM held
+    QUALIFY row_number() OVER (PARTITION BY attempt, life, step ORDER BY excess_ns DESC, rank) = 1
+),
+sizes AS (
+    SELECT attempt, life, step, count(*) AS late_ranks FROM held GROUP BY attempt, life, step
+)
+SELECT t.attempt, t.life, t.step, s.late_ranks, t.excess_ns, t.rank AS latest_rank, t.typical_ns AS typical_late_ns,
+    t.low_ns AS low_late_ns
+FROM latest t JOIN sizes s USING (attempt, life, step)

@@ -1,0 +1,17 @@
+-- Purpose: when each rank was in spans of its own.
+-- Inputs:  gp_spans
+-- Grain:   one row per (attempt, source_id, begin_ns): intervals of a source that exclude one another.
+CREATE OR REPLACE TEMP TABLE gp_own_spans AS
+WITH reached AS (
+    SELECT attempt, source_id, begin_ns, end_ns,
+        max(end_ns) OVER (PARTITION BY attempt, source_id ORDER BY begin_ns, end_ns
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reach_ns
+    FROM gp_spans WHERE end_ns > begin_ns
+),
+numbered AS (
+    SELECT *, sum((reach_ns IS NULL OR begin_ns > reach_ns)::INTEGER)
+        OVER (PARTITION BY attempt, source_id ORDER BY begin_ns, end_ns ROWS UNBOUNDED PRECEDING) AS island
+    FROM reached
+)
+SELECT attempt, source_id, min(begin_ns) AS begin_ns, max(end_ns) AS end_ns
+FROM numbered GROUP BY attempt, source_id, island

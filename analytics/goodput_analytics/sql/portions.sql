@@ -1,0 +1,46 @@
+-- Purpose: what became of each window's steps: kept or thrown away, and to whose end that is charged.
+-- Inputs:  gp_window_parts, gp_fates
+-- Grain:   one row per (attempt, idx, portion): steps of one fate, in order of step.
+-- Columns: steps        how many of the window's c; before  how many of them precede
+--          data_ns …    this portion's share of the window's parts; warm-up and hang are not divided
+--          from_ns      where the portion begins, counted in the window's net time
+-- Algorithm: in proportion to the steps: floor(part * upto / c) - floor(part * before / c), so that shares add up.
+CREATE OR REPLACE TEMP TABLE gp_portions AS
+WITH cut AS (
+    SELECT w.*, f.kept, f.charged_attempt, f.charged_life,
+        greatest(f.after_step - (w.step - w.c), 0) AS before,
+        least(f.to_step, w.step) - (w.step - w.c) AS upto
+    FROM gp_window_parts w
+    JOIN gp_fates f ON f.attempt = w.attempt AND f.life = w.life
+        AND f.after_step < w.step AND f.to_step > w.step - w.c
+),
+shared AS (
+    SELECT *,
+        CASE WHEN upto - before = c THEN data_ns
+            ELSE (data_ns::HUGEINT * upto // c - data_ns::HUGEINT * before // c)::BIGINT END AS data_share_ns,
+        CASE WHEN upto - before = c THEN gap_ns
+            ELSE (gap_ns::HUGEINT * upto // c - gap_ns::HUGEINT * before // c)::BIGINT END AS gap_share_ns,
+        CASE WHEN upto - before = c THEN straggler_ns
+            ELSE (straggler_ns::HUGEINT * upto // c - straggler_ns::HUGEINT * before // c)::BIGINT END
+            AS straggler_share_ns,
+        CASE WHEN upto - before = c THEN over_ns
+            ELSE (over_ns::HUGEINT * upto // c - over_ns::HUGEINT * before // c)::BIGINT END AS over_share_ns,
+        CASE WHEN upto - before = c THEN productive_ns
+            ELSE (productive_ns::HUGEINT * upto // c - productive_ns::HUGEINT * before // c)::BIGINT END
+            AS productive_share_ns
+    FROM cut
+),
+summed AS (
+    SELECT *, data_share_ns + gap_share_ns + straggler_share_ns + over_share_ns + productive_share_ns AS share_ns
+    FROM shared
+)
+SELECT
+    attempt, life, idx, step, begin_ns, end_ns, covered, applied, c, upto - before AS steps, before,
+    kept, charged_attempt, charged_life,
+    CASE WHEN before = 0 THEN warmup_ns
+        ELSE warmup_ns + coalesce(sum(share_ns) OVER (PARTITION BY attempt, idx ORDER BY before
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)::BIGINT END AS from_ns,
+    share_ns, gap_share_ns AS gap_ns, data_share_ns AS data_ns, productive_share_ns AS productive_ns,
+    straggler_share_ns AS straggler_ns, over_share_ns AS over_ns,
+    latest_rank, late_ranks
+FROM summed

@@ -1,0 +1,47 @@
+-- Purpose: the time between an attempt's last step and its end.
+-- Inputs:  gp_tails, gp_attempts, gp_covers, gp_window_parts
+-- Grain:   one row per entry: exclusive intervals.
+-- Columns: category, phase; start_ns, end_ns; charged_…  the unfinished step of an abort
+-- Algorithm: up to the last mark what no span covers is unattributed. From there to the end: beyond the limit a hang;
+--            within it the open activity's: at an abort an unfinished step is rework, in a live attempt still productive.
+CREATE OR REPLACE TEMP TABLE gp_tail_entries AS
+WITH ends AS (
+    SELECT t.*, a.end_ns, a.outcome, a.last_stop_bad, l.life, l.step
+    FROM gp_tails t JOIN gp_attempts a USING (attempt)
+    JOIN (SELECT attempt, arg_max(life, idx) AS life, arg_max(step, idx) AS step FROM gp_window_parts GROUP BY attempt) l
+        USING (attempt)
+),
+covers AS (
+    SELECT e.attempt, greatest(c.start_ns, e.steps_end_ns) AS start_ns, least(c.end_ns, e.mark_ns) AS end_ns
+    FROM ends e JOIN gp_covers c ON c.attempt = e.attempt AND c.end_ns > e.steps_end_ns AND c.start_ns < e.mark_ns
+),
+holes AS (
+    SELECT attempt, lag(end_ns) OVER (PARTITION BY attempt ORDER BY start_ns) AS start_ns, start_ns AS end_ns FROM covers
+    UNION ALL
+    SELECT c.attempt, max(c.end_ns), e.mark_ns FROM covers c JOIN ends e USING (attempt) GROUP BY c.attempt, e.mark_ns
+    UNION ALL
+    SELECT e.attempt, e.steps_end_ns, coalesce((SELECT min(c.start_ns) FROM covers c WHERE c.attempt = e.attempt), e.mark_ns)
+    FROM ends e
+),
+stills AS (
+    SELECT *,
+        CASE
+            WHEN outcome = 'finished' THEN CASE WHEN hung AND last_stop_bad THEN 'hang' ELSE 'unattributed' END
+            WHEN hung THEN CASE WHEN outcome = 'live' AND paused THEN 'unattributed' ELSE 'hang' END
+            WHEN outcome = 'live' THEN coalesce(open_category, 'productive')
+            WHEN open_category = 'productive' THEN 'rework'
+            ELSE coalesce(open_category, 'rework')
+        END AS category
+    FROM ends WHERE end_ns > mark_ns
+)
+SELECT attempt, NULL::BIGINT AS life, NULL::BIGINT AS step, 'unattributed' AS category, NULL::VARCHAR AS phase,
+    start_ns, end_ns, false AS unfinished
+FROM holes WHERE end_ns > start_ns
+UNION ALL
+SELECT attempt, life, step, category,
+    CASE
+        WHEN category = 'hang' THEN activity
+        WHEN outcome <> 'finished' AND NOT hung AND category IN ('unattributed', 'startup') THEN activity
+    END,
+    mark_ns, end_ns, outcome = 'aborted' AND category = 'rework'
+FROM stills

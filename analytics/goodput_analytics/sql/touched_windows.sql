@@ -1,0 +1,20 @@
+-- Purpose: the windows in which a declared span lies, whole or in part, on any rank.
+-- Inputs:  gp_spans, gp_window_times
+-- Grain:   one row per (attempt, life, step).
+-- Algorithm: the spans of an attempt are joined to islands first, so that each window meets few.
+CREATE OR REPLACE TEMP TABLE gp_touched_windows AS
+WITH reached AS (
+    SELECT attempt, begin_ns, end_ns, max(end_ns) OVER (PARTITION BY attempt ORDER BY begin_ns, end_ns
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reach_ns
+    FROM gp_spans WHERE end_ns > begin_ns
+),
+numbered AS (
+    SELECT *, sum((reach_ns IS NULL OR begin_ns > reach_ns)::INTEGER)
+        OVER (PARTITION BY attempt ORDER BY begin_ns, end_ns ROWS UNBOUNDED PRECEDING) AS island
+    FROM reached
+),
+islands AS (
+    SELECT attempt, island, min(begin_ns) AS begin_ns, max(end_ns) AS end_ns FROM numbered GROUP BY attempt, island
+)
+SELECT DISTINCT w.attempt, w.life, w.step
+FROM gp_window_times w JOIN islands i ON i.attempt = w.attempt AND i.begin_ns < w.end_ns AND i.end_ns > w.reach_ns

@@ -1,0 +1,41 @@
+-- Purpose: the windows' time, entered by category, in each window's net time.
+-- Inputs:  gp_portions, gp_window_parts, gp_named_ranks
+-- Grain:   one row per entry.
+-- Columns: from_ns, to_ns  counted from the window's begin, declared spans left out
+--          category, phase; charged_attempt, charged_life  whose end a thrown-away step is charged to
+--          latest_rank     who a straggler's loss is charged to
+CREATE OR REPLACE TEMP TABLE gp_window_entries AS
+WITH named AS (
+    SELECT p.*, n.rank IS NOT NULL AS is_named
+    FROM gp_portions p LEFT JOIN gp_named_ranks n ON n.attempt = p.attempt AND n.rank = p.latest_rank
+),
+thrown AS (SELECT * FROM named WHERE NOT (kept AND applied)),
+good AS (SELECT * FROM named WHERE kept AND applied),
+entries AS (
+    SELECT attempt, idx, step, begin_ns, covered, 'unattributed' AS category, NULL::VARCHAR AS phase,
+        from_ns, from_ns + gap_ns AS to_ns,
+        NULL::BIGINT AS charged_attempt, NULL::BIGINT AS charged_life, NULL::BIGINT AS latest_rank FROM good
+    UNION ALL
+    SELECT attempt, idx, step, begin_ns, covered, 'data_wait', NULL, from_ns + gap_ns, from_ns + gap_ns + data_ns,
+        NULL, NULL, NULL FROM good
+    UNION ALL
+    SELECT attempt, idx, step, begin_ns, covered, 'productive', NULL, from_ns + gap_ns + data_ns,
+        from_ns + gap_ns + data_ns + productive_ns, NULL, NULL, NULL FROM good
+    UNION ALL
+    SELECT attempt, idx, step, begin_ns, covered, 'straggler', CASE WHEN is_named THEN 'rank' ELSE 'jitter' END,
+        from_ns + gap_ns + data_ns + productive_ns, from_ns + gap_ns + data_ns + productive_ns + straggler_ns,
+        NULL, NULL, latest_rank FROM good
+    UNION ALL
+    SELECT attempt, idx, step, begin_ns, covered, 'straggler', 'jitter', from_ns + share_ns - over_ns,
+        from_ns + share_ns, NULL, NULL, NULL FROM good
+    UNION ALL
+    SELECT attempt, idx, step, begin_ns, covered, 'rework', CASE WHEN kept THEN 'skipped' END, from_ns,
+        from_ns + share_ns, charged_attempt, charged_life, NULL FROM thrown
+    UNION ALL
+    SELECT attempt, idx, step, begin_ns, covered, 'startup', 'warmup', 0, warmup_ns, NULL, NULL, NULL
+    FROM gp_window_parts WHERE warmup_ns > 0
+    UNION ALL
+    SELECT attempt, idx, step, begin_ns, covered, 'hang', 'step', net_ns - hang_ns, net_ns, NULL, NULL, NULL
+    FROM gp_window_parts WHERE hang_ns > 0
+)
+SELECT * FROM entries WHERE to_ns > from_ns

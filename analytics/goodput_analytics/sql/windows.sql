@@ -1,0 +1,27 @@
+-- Purpose: the steps of the job, reduced from those of its ranks, on aligned clocks.
+-- Inputs:  gp_rank_steps, gp_segments, gp_clocks, gp_limits
+-- Grain:   one row per (attempt, life, step).
+-- Columns: first_start_ns, last_end_ns   the earliest start and the latest end over the ranks
+--          first_end_ns                  the earliest end
+--          told_c                        steps that the event stands for
+--          data_ns                       the median over the ranks that report it, NULL if none does
+--          ranks, busy_ranks             ranks that report the step; of these, those that report busy_ns
+--          applied                       false when no rank applied the update
+-- Algorithm: what a rank did after its attempt's end (gp_limits.until_ns) is no progress and is left out.
+CREATE OR REPLACE TEMP TABLE gp_windows AS
+SELECT
+    g.attempt, g.life, r.step,
+    min(r.start_ns - k.offset_ns) AS first_start_ns,
+    max(r.end_ns - k.offset_ns) AS last_end_ns,
+    min(r.end_ns - k.offset_ns) AS first_end_ns,
+    max(r.c) AS told_c,
+    floor(median(r.data_ns))::BIGINT AS data_ns,
+    count(*) AS ranks,
+    count(r.busy_ns) AS busy_ranks,
+    bool_or(r.applied) AS applied
+FROM gp_rank_steps r
+JOIN gp_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
+JOIN gp_clocks k ON k.source_id = g.source_id AND k.attempt = g.attempt AND k.life = g.life AND k.block = r.step // 1000
+JOIN gp_limits l ON l.attempt = g.attempt
+WHERE r.end_ns - k.offset_ns <= l.until_ns
+GROUP BY g.attempt, g.life, r.step
