@@ -1,0 +1,57 @@
+"""What the operating system knows about this process."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def process_start_ns(wall_ns: int) -> int:
+    """When this process was started, in ns since the epoch; `wall_ns` is now.
+
+    From `/proc/self/stat` (field 22, `starttime`, clock ticks since boot; man 5 proc) and the boot-time clock, so
+    it needs no boot date, whose whole seconds would cost up to a second. Accurate to one clock tick (10 ms on
+    Linux), always rounded to the earlier side; never later than `wall_ns`, which is also the answer where the
+    system does not tell.
+    """
+    try:
+        stat = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace")
+        ticks = int(stat.rpartition(")")[2].split()[19])
+        age_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return wall_ns
+    return wall_ns - max(age_ns, 0)
+
+
+def boot_id() -> str | None:
+    """Tells one boot of this kernel from the next; None where the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip() or None
+    except (OSError, ValueError):
+        return None
+
+
+def device_kind(variables: Mapping[str, str]) -> str:
+    """`cuda` when torch is already imported, was built for it and the driver's device is there, else `cpu`.
+
+    It asks neither torch nor the driver: the question itself would initialize CUDA, and a process that has done
+    so cannot fork its DataLoader workers safely.
+    """
+    version = getattr(sys.modules.get("torch"), "version", None)
+    built = getattr(version, "cuda", None) or getattr(version, "hip", None)
+    present = Path("/dev/nvidiactl").exists() or Path("/dev/kfd").exists()
+    hidden = variables.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    return "cuda" if built and present and not hidden else "cpu"
+
+
+def versions() -> dict[str, str]:
+    """Versions of what runs, of packages that are already imported only."""
+    found = {"python": ".".join(map(str, sys.version_info[:3]))}
+    for name in ("torch", "lightning", "transformers", "accelerate"):
+        version = getattr(sys.modules.get(name), "__version__", None)
+        if version is not None:
+            found[name] = str(version)
+    return found

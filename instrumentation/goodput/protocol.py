@@ -1,0 +1,89 @@
+"""What a training loop says to a recorder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class StepHandle(Protocol):
+    """What `with rec.step(n) as step` gives."""
+
+    def note(self, *, loss: float | None = None, lr: float | None = None, applied: bool | None = None) -> None:
+        """Tell more about the step: loss, learning rate, and whether the optimizer's update was applied.
+
+        Figures must be at hand: reading a tensor on a GPU would wait for it.
+        """
+
+
+class Recorder(Protocol):
+    """One rank's record of one run. No method raises, blocks on a disk, or changes an exception passing through.
+
+    Attributes:
+        run: the run's name, empty for a recorder that does nothing.
+        source: this process's source in the event contract, empty likewise.
+        active: events are being recorded.
+    """
+
+    @property
+    def run(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def active(self) -> bool: ...
+
+    def resumed(self, step: int | None) -> None:
+        """The loaded checkpoint holds the steps up to this one; None when training begins from nothing."""
+
+    def data(self, iterable: Iterable[T]) -> Iterable[T]:
+        """The same items; the time that the loop waits for them counts as the next step's (or the open one's)
+        data wait. May be iterated again, as its iterable may; `len` and attributes are the iterable's."""
+
+    def step(self, step: int, count: int = 1, applied: bool = True) -> AbstractContextManager[StepHandle]:
+        """Around one optimizer update. `count`: how many updates this one stands for, `step - count + 1` to `step`;
+        `applied` False: the update was skipped, as a loss scaler does."""
+
+    def begin_step(self, step: int, count: int = 1) -> None:
+        """`step` for callbacks: a step begins. One that was open is forgotten, as it was not completed."""
+
+    def end_step(self, *, applied: bool = True, loss: float | None = None, lr: float | None = None) -> None:
+        """The open step is complete."""
+
+    def own_work_done(self) -> None:
+        """Inside a step: this rank has done its own work and from here only waits for others."""
+
+    def checkpoint(self, step: int, async_: bool = False) -> AbstractContextManager[None]:
+        """Around a save, as long as it blocks the loop. `async_`: it goes on afterwards; say `durable` then."""
+
+    def evaluation(self, step: int | None = None) -> AbstractContextManager[None]:
+        """Around an evaluation of the model as of this step (default: the last one done)."""
+
+    def span(
+        self, name: str, category: str | None = None, step: int | None = None
+    ) -> AbstractContextManager[None]:
+        """Around other work that blocks the loop: `init`, `rendezvous`, `load_checkpoint`, `compile`, `data_skip`,
+        or a word of one's own, with the ledger's category that its time belongs to."""
+
+    def begin_span(
+        self, name: str, category: str | None = None, step: int | None = None, async_: bool = False
+    ) -> int:
+        """`span` for callbacks: gives what `end_span` wants."""
+
+    def end_span(self, span: int, ok: bool = True) -> None:
+        """The span is over; `ok` False when its work failed."""
+
+    def durable(self, step: int, ok: bool = True) -> None:
+        """An asynchronous checkpoint of this step is whole and safe on storage; `ok` False: it failed."""
+
+    def progress(self) -> None:
+        """Proof of progress inside a long span. From any thread."""
+
+    def preempted(self) -> None:
+        """The platform takes the machine away: whatever ends this process now is no failure of its own.
+        May be called from a signal handler."""
+
+    def finish(self) -> None:
+        """Training is complete. Waits at most two seconds for the disk. Later calls of any method do nothing."""

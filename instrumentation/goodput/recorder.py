@@ -1,0 +1,307 @@
+"""The recorder of one rank: what the loop says becomes lines in memory, and nothing else happens on its thread."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from itertools import count as counter
+from operator import index
+from typing import TypeVar
+
+from goodput.clock import Clock
+from goodput.events import Field, Kind, StopReason, format_event
+from goodput.feed import Feed, feed
+from goodput.guard import Guard
+from goodput.memory import HALF_BYTES, Memory
+from goodput.outcome import Outcome, outcome_of
+from goodput.spans import OpenSpan, SpanContext
+from goodput.steps import Steps
+from goodput.worker import Worker
+
+T = TypeVar("T")
+
+EVENT_MAX_BYTES = HALF_BYTES // 4
+
+
+def _nowhere(line: bytes, /) -> int:
+    """Where lines go that nobody may write any more."""
+    return 0
+
+
+class LiveRecorder:
+    """Records (see `goodput.Recorder` for what each method means).
+
+    Attributes:
+        run, source: names in the event contract.
+        guard: what went wrong so far.
+        steps: the rank's steps.
+        outcome: the `stop` that an exception or `preempted` has announced, None while nothing has.
+        ended_ns: when the `stop` was written, None while there is none.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_handled",
+        "_memory",
+        "_seq",
+        "_span_ids",
+        "_spans",
+        "_worker",
+        "_write",
+        "ended_ns",
+        "guard",
+        "outcome",
+        "run",
+        "source",
+        "steps",
+    )
+
+    def __init__(self, *, run: str, source: str, clock: Clock, memory: Memory, guard: Guard) -> None:
+        self.run = run
+        self.source = source
+        self.guard = guard
+        self.outcome: Outcome | None = None
+        self.ended_ns: int | None = None
+        self._clock = clock
+        self._memory = memory
+        self._handled = id(sys.exc_info()[1])
+        self._write: Callable[[bytes], int] = memory.halves[0].write
+        self._seq = counter()
+        self._span_ids = counter()
+        # In order of beginning. Changed by single atomic calls, read through copies.
+        self._spans: dict[int, OpenSpan] = {}
+        self._worker: Worker | None = None
+        self.steps = Steps(
+            clock=clock,
+            memory=memory,
+            seq=self._seq,
+            emit=self._emit,
+            on_start=self._goes_on,
+            on_error=self.left_by,
+            failed=self._failed,
+        )
+
+    # -- what the loop says --------------------------------------------------------------------------------------
+
+    @property
+    def active(self) -> bool:
+        return self.ended_ns is None
+
+    def resumed(self, step: int | None) -> None:
+        try:
+            self._goes_on()
+            self.steps.cut()
+            self._event(Kind.RESUME, {"step": None if step is None else index(step)})
+        except Exception as error:
+            self._failed("resume could not be recorded", error)
+
+    def data(self, iterable: Iterable[T]) -> Iterable[T]:
+        try:
+            fed: Feed[T] = feed(iterable, self.steps)
+        except Exception as error:
+            self.guard.caught("data could not be watched", error)
+            return iterable
+        return fed
+
+    def step(self, step: int, count: int = 1, applied: bool = True) -> Steps:
+        return self.steps.prepare(step, count, applied)
+
+    def begin_step(self, step: int, count: int = 1) -> None:
+        self.steps.begin(step, count)
+
+    def end_step(self, *, applied: bool = True, loss: float | None = None, lr: float | None = None) -> None:
+        self.steps.note(loss=loss, lr=lr, applied=applied)
+        self.steps.end()
+
+    def own_work_done(self) -> None:
+        self.steps.own_work_done()
+
+    def checkpoint(self, step: int, async_: bool = False) -> SpanContext:
+        return SpanContext(self, "checkpoint", None, step, async_)
+
+    def evaluation(self, step: int | None = None) -> SpanContext:
+        return SpanContext(self, "evaluation", None, self.steps.done if step is None else step, False)
+
+    def span(self, name: str, category: str | None = None, step: int | None = None) -> SpanContext:
+        return SpanContext(self, name, category, step, False)
+
+    def begin_span(
+        self, name: str, category: str | None = None, step: int | None = None, async_: bool = False
+    ) -> int:
+        try:
+            self._goes_on()
+            self.steps.cut()
+            span = OpenSpan(
+                id=next(self._span_ids),
+                name=str(name),
+                step=None if step is None else index(step),
+                since_ns=self._clock.now_ns(),
+            )
+            fields: dict[str, Field] = {"span": span.name, "id": str(span.id)}
+            if span.step is not None:
+                fields["step"] = span.step
+            if category is not None:
+                fields["category"] = str(category)
+            if async_:
+                fields["async"] = True
+            self._spans[span.id] = span
+            self._event(Kind.BEGIN, fields, span.since_ns)
+            return span.id
+        except Exception as error:
+            self._failed("span could not be begun", error)
+            return -1
+
+    def end_span(self, span: int, ok: bool = True) -> None:
+        try:
+            found = self._spans.pop(span, None)
+            if found is None:
+                return
+            self.steps.cut()
+            fields: dict[str, Field] = {"span": found.name, "id": str(found.id)}
+            if found.step is not None:
+                fields["step"] = found.step
+            if not ok:
+                fields["ok"] = False
+            self._event(Kind.END, fields)
+        except Exception as error:
+            self._failed("span could not be ended", error)
+
+    def durable(self, step: int, ok: bool = True) -> None:
+        try:
+            self._event(Kind.DURABLE, {"step": index(step), "ok": bool(ok)})
+        except Exception as error:
+            self._failed("durable checkpoint could not be recorded", error)
+
+    def progress(self) -> None:
+        try:
+            self._event(Kind.PROGRESS)
+        except Exception as error:
+            self._failed("progress could not be recorded", error)
+
+    def preempted(self) -> None:
+        try:
+            # The loop may yet save and clean up: the stop itself comes when it ends, with this reason.
+            self._announce(Outcome(reason=StopReason.PREEMPTED, detail=None, ts_ns=self._clock.now_ns()))
+        except Exception as error:
+            self.guard.caught("preemption could not be recorded", error)
+
+    def finish(self) -> None:
+        try:
+            error = sys.exc_info()[1]
+            if error is not None and id(error) != self._handled:
+                # `finally: rec.finish()` on an exception's way out is not a finish. One that was already being
+                # handled when the loop last went on (a fallback in an `except` that trains) has nothing to do with it.
+                self.left_by(error)
+            elif self.outcome is not None and self.outcome.reason is not StopReason.PREEMPTED:
+                # The exception that left the last step was dealt with: the user says that all is well.
+                self.outcome = None
+            self.stop(StopReason.FINISHED)
+        except Exception as error:
+            self.guard.caught("finish could not be recorded", error)
+
+    # -- how it ends ---------------------------------------------------------------------------------------------
+
+    def left_by(self, error: BaseException) -> None:
+        """An exception leaves a step or a span. It may still be caught outside, so this only announces the stop;
+        going on with a step or a span takes it back. Should the process die first, whoever recovers its memory
+        says it."""
+        try:
+            outcome = outcome_of(error, self._clock.now_ns())
+            if outcome is not None:
+                self._announce(outcome)
+        except Exception as ours:
+            self.guard.caught("exception could not be recorded", ours)
+
+    def stop(self, reason: StopReason) -> None:
+        """Say the end, once, and wait a short while for the disk. An announced outcome outranks `reason`."""
+        if self.ended_ns is not None:
+            return
+        try:
+            now = self._clock.now_ns()
+            self.ended_ns = now
+            self.steps.flush()
+            # The stop is the last event, whatever other threads still say.
+            self._write = _nowhere
+            self.steps.forget()
+            outcome = self.outcome or Outcome(reason=reason, detail=None, ts_ns=now)
+            if outcome.reason is StopReason.PREEMPTED:
+                outcome = Outcome(reason=outcome.reason, detail=outcome.detail, ts_ns=now)
+            if outcome.reason in (StopReason.EXCEPTION, StopReason.SIGNAL):
+                for span in reversed(self._spans.copy().values()):
+                    self.event(Kind.END, {"span": span.name, "id": str(span.id), "ok": False}, outcome.ts_ns)
+            if self._worker is not None:
+                self._worker.stop(outcome)
+        except Exception as error:
+            self.guard.caught("stop could not be recorded", error)
+
+    def abandon(self) -> None:
+        """In a forked child: the memory and the files are the parent's, and so is the record."""
+        self.ended_ns = self._clock.now_ns()
+        self._write = _nowhere
+        self._memory.closed = True
+        self._worker = None
+        self.steps.forget()
+
+    # -- how it is written ---------------------------------------------------------------------------------------
+
+    def attach(self, worker: Worker) -> None:
+        """Give the recorder the worker that empties its memory."""
+        self._worker = worker
+
+    def event(self, kind: Kind, fields: dict[str, Field], ts_ns: int | None = None) -> bool:
+        """Hand over an event that the recorder itself has to say, after the end too. False when it had no room."""
+        line = format_event(kind, next(self._seq), self._clock.now_ns() if ts_ns is None else ts_ns, fields)
+        return len(line) <= EVENT_MAX_BYTES and self._memory.write_or_swap(line)
+
+    def phase(self) -> tuple[str, int]:
+        """What the loop is doing, and since when, as a heartbeat tells it. From any thread."""
+        steps = self.steps
+        spans = list(self._spans.copy().values())
+        if spans:
+            return spans[-1].name, spans[-1].since_ns
+        fetching = steps.fetching_ns
+        if not steps.open:
+            # Waiting for input is the beginning of the next step.
+            return ("between", steps.ended_ns) if fetching is None else ("step", fetching)
+        own = steps.own_done_ns
+        return ("step", steps.started_ns) if own is None else ("waiting", own)
+
+    def _event(self, kind: Kind, fields: dict[str, Field] | None = None, ts_ns: int | None = None) -> None:
+        line = format_event(kind, next(self._seq), self._clock.now_ns() if ts_ns is None else ts_ns, fields)
+        if len(line) > EVENT_MAX_BYTES:
+            self.guard.drop("event is too long")
+        else:
+            self._emit(line)
+
+    def _emit(self, line: bytes) -> None:
+        try:
+            self._write(line)
+        except ValueError:
+            self._emit_elsewhere(line)
+
+    def _emit_elsewhere(self, line: bytes) -> None:
+        memory = self._memory
+        if memory.write_or_swap(line):
+            self._write = memory.halves[memory.generation & 1].write
+        elif not memory.closed:
+            self.guard.drop("memory was full")
+
+    def _announce(self, outcome: Outcome) -> None:
+        if self.ended_ns is not None:
+            return
+        before = self.outcome
+        if before is not None and before.reason is StopReason.PREEMPTED:
+            return
+        self.outcome = outcome
+        self._memory.note_outcome(outcome.encode())
+
+    def _goes_on(self) -> None:
+        """A step or a span begins: an exception that had been announced was caught outside."""
+        self._handled = id(sys.exc_info()[1])
+        outcome = self.outcome
+        if outcome is not None and outcome.reason is not StopReason.PREEMPTED and self.ended_ns is None:
+            self.outcome = None
+            self._memory.note_outcome(None)
+
+    def _failed(self, reason: str, error: BaseException) -> None:
+        self.guard.caught(reason, error, lost=0 if self.ended_ns is not None else 1)

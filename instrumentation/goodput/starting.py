@@ -1,0 +1,177 @@
+"""`start`: from the environment to a recorder at work."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from goodput import hooks, process
+from goodput.attempt import Agreement
+from goodput.clock import Clock
+from goodput.directory import default_spool_directory, prepare_directory, tmpfs_directory
+from goodput.environment import Environment, read_environment
+from goodput.events import VERSION, Field, Kind
+from goodput.guard import Guard, warn_once
+from goodput.identity import Identity, identify
+from goodput.liveness import LivenessLock, SourceInfo
+from goodput.memory import Memory
+from goodput.noop import NoopRecorder
+from goodput.protocol import Recorder
+from goodput.recorder import LiveRecorder
+from goodput.spool import recover_dead
+from goodput.worker import Worker
+from goodput.writer import SpoolWriter
+
+_NAME_MAX_CHARS = 200
+
+
+def start(
+    run: str | None = None,
+    *,
+    job: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    spool: str | os.PathLike[str] | None = None,
+    devices: int | None = None,
+    group: str | int | None = None,
+    meta: Mapping[str, str] | None = None,
+) -> Recorder:
+    """Begin to record this process's part of a run.
+
+    Call it once in each rank, early: what came before, back to the start of the process, counts as startup.
+
+    Args:
+        run: name of the run, the same across restarts (default `GOODPUT_RUN`; without either nothing is recorded).
+        job: the scheduler's grant, where the environment does not tell.
+        labels: of the run, such as team and project; `GOODPUT_LABELS` adds to them.
+        spool: directory for the events (default `GOODPUT_SPOOL`, else `goodput-<uid>` in the temporary directory).
+        devices: GPUs that this rank drives (default `GOODPUT_DEVICES`, else 1).
+        group: ranks with the same value do the same work, such as a pipeline stage.
+        meta: anything else worth keeping with the source.
+
+    Never raises: what cannot be begun is warned of once, and a recorder that does nothing is given.
+    """
+    try:
+        environment = read_environment()
+        for complaint in environment.complaints:
+            warn_once(complaint, complaint)
+        name = str(run).strip() if run is not None else environment.run
+        if environment.disabled or not name:
+            return NoopRecorder()
+        return _begin(
+            environment,
+            run=name[:_NAME_MAX_CHARS],
+            job=job,
+            labels={**environment.labels, **_texts(labels)},
+            spool=Path(spool or environment.spool or default_spool_directory()).absolute(),
+            devices=devices if devices is not None else environment.devices if environment.devices is not None else 1,
+            group=None if group is None else str(group),
+            meta={**process.versions(), **_texts(meta)},
+        )
+    except Exception as error:
+        Guard().caught("recording could not be begun", error)
+        return NoopRecorder()
+
+
+def _begin(
+    environment: Environment,
+    *,
+    run: str,
+    job: str | None,
+    labels: dict[str, str],
+    spool: Path,
+    devices: int,
+    group: str | None,
+    meta: dict[str, str],
+) -> LiveRecorder:
+    clock = Clock()
+    guard = Guard()
+    now = clock.now_ns()
+    started = hooks.earliest_start_ns(process.process_start_ns(now), now)
+    identity = identify(
+        environment.variables, host=socket.gethostname(), pid=os.getpid(), parent_pid=os.getppid()
+    )
+    source = f"r{identity.rank}-{_file_part(identity.node)}-{secrets.token_hex(8)}"
+    memory, lock = _reserve(environment, spool, run, source, identity, guard)
+    recorder = LiveRecorder(run=run, source=source, clock=clock, memory=memory, guard=guard)
+    fields: dict[str, Field] = {
+        "v": VERSION,
+        "job": str(job) if job else identity.job,
+        "restart_count": identity.restart_count,
+        "rank": identity.rank,
+        "local_rank": identity.local_rank,
+        "world_size": identity.world_size,
+        "node": identity.node,
+        "pid": os.getpid(),
+        "devices": int(devices),
+        "device_kind": process.device_kind(environment.variables),
+        "process_start_ns": started,
+    }
+    if group is not None:
+        fields["group"] = group
+    fields["labels"] = labels
+    fields["meta"] = meta
+    if not recorder.event(Kind.START, fields, now):
+        # Labels too long to keep: a source without a start would be left out altogether.
+        recorder.event(Kind.START, {**fields, "labels": {}, "meta": {}}, now)
+    worker = Worker(
+        recorder=recorder,
+        clock=clock,
+        memory=memory,
+        writer=SpoolWriter(
+            directory=spool, run=run, source=source, memory=memory, guard=guard, max_bytes=environment.spool_max_bytes
+        ),
+        lock=lock,
+        agreement=Agreement(guard),
+        guard=guard,
+        heartbeat_s=environment.heartbeat_s,
+    )
+    recorder.attach(worker)
+    worker.start()
+    hooks.watch(recorder)
+    threading.Thread(target=recover_dead, args=(spool,), name="goodput-recover", daemon=True).start()
+    return recorder
+
+
+def _reserve(
+    environment: Environment, spool: Path, run: str, source: str, identity: Identity, guard: Guard
+) -> tuple[Memory, LivenessLock | None]:
+    """Memory on tmpfs under a lock that tells where it is, or else memory of the process's own."""
+    path = lock = None
+    try:
+        directory = tmpfs_directory(environment.memory)
+        path = None if directory is None else directory / source
+    except OSError as error:
+        guard.caught("tmpfs cannot be used", error)
+    try:
+        prepare_directory(spool)
+        info = SourceInfo(
+            source=source,
+            run=run,
+            memory=None if path is None else str(path),
+            pid=os.getpid(),
+            rank=identity.rank,
+            boot_id=process.boot_id(),
+        )
+        # The lock comes first: memory without one would never be found again.
+        lock = LivenessLock.create(spool, info)
+    except OSError as error:
+        guard.caught("spool directory cannot be used", error)
+        return Memory(None), None
+    try:
+        return Memory(path), lock
+    except OSError as error:
+        guard.caught("tmpfs has no room for the memory segments", error)
+        return Memory(None), lock
+
+
+def _texts(given: Mapping[str, str] | None) -> dict[str, str]:
+    return {str(name): str(value) for name, value in (given or {}).items()}
+
+
+def _file_part(text: str) -> str:
+    """A node's name as part of a file name."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in text)[:60] or "node"

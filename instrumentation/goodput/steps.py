@@ -1,0 +1,317 @@
+"""Steps: timing them, their data wait and own work, and joining fast ones into one event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count as counter
+from operator import index
+from types import TracebackType
+
+from goodput.clock import Clock
+from goodput.events import format_step
+from goodput.memory import Memory, PendingStep
+
+COALESCE_BELOW_NS = 50_000_000
+"""Steps are joined until an event stands for at least this long: 20 events a second."""
+COALESCE_MAX_NS = 1_000_000_000
+"""No event waits for longer than this."""
+_KEEP_BELOW_NS = 4 * COALESCE_BELOW_NS
+_BLOCK_SHIFT_MIN = 4
+_SHIFT_MAX = 20
+_NAN = float("nan")
+
+
+class Steps:
+    """One rank's steps; also the context manager that `rec.step()` gives.
+
+    Used by the training thread, except for `own_work_done` (autograd calls hooks on threads of its own) and
+    `flush_older` (the recorder's thread).
+
+    How many steps an event stands for is a power of two, 2^shift, and events are cut where the step number passes
+    a multiple of it. The shift follows the mean period of the last aligned block of steps, with hysteresis: ranks of
+    a synchronous job see the same periods, so they cut at the same step numbers without talking to each other.
+
+    Attributes:
+        done: number of the last step that was completed, None before the first.
+        open: a step is running.
+        started_ns: when the open step began.
+        ended_ns: when the last step ended, or when the recorder started.
+        own_done_ns: when this rank was done with its own work in the open step, None while it is not.
+        fetching_ns: since when the loop waits for input between two steps, None when it does not.
+    """
+
+    __slots__ = (
+        "_block_shift",
+        "_clock",
+        "_count",
+        "_cut",
+        "_data_ns",
+        "_emit",
+        "_failed",
+        "_fed",
+        "_loss",
+        "_lr",
+        "_mark_ns",
+        "_mark_step",
+        "_memory",
+        "_monotonic_ns",
+        "_next_applied",
+        "_next_count",
+        "_next_step",
+        "_offset_ns",
+        "_on_error",
+        "_on_start",
+        "_pending",
+        "_seq",
+        "_shift",
+        "_step",
+        "_turn",
+        "_wait_ns",
+        "applied",
+        "done",
+        "ended_ns",
+        "fetching_ns",
+        "open",
+        "own_done_ns",
+        "started_ns",
+    )
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        memory: Memory,
+        seq: counter[int],
+        emit: Callable[[bytes], object],
+        on_start: Callable[[], None],
+        on_error: Callable[[BaseException], None],
+        failed: Callable[[str, BaseException], None],
+    ) -> None:
+        """`emit` hands a line over; `on_start` is called before a step begins, `on_error` with an exception that
+        leaves one; `failed` takes errors of our own."""
+        self._clock = clock
+        self._monotonic_ns = clock.monotonic_ns
+        self._offset_ns = clock.offset_ns
+        self._memory = memory
+        self._seq = seq
+        self._emit = emit
+        self._on_start = on_start
+        self._on_error = on_error
+        self._failed = failed
+        # At most one element, taken with `pop`, which is one atomic call: whoever gets it writes it.
+        self._pending: list[tuple[int, PendingStep]] = []
+        self._turn = 0
+        self._shift = 0
+        self._block_shift = _BLOCK_SHIFT_MIN
+        self._mark_step: int | None = None
+        self._mark_ns = 0
+        self._next_step: int = 0
+        self._next_count = 1
+        self._next_applied = True
+        self._step = 0
+        self._count = 1
+        self._fed = False
+        self._cut = False
+        self._wait_ns = 0
+        self._data_ns = 0
+        self._loss = _NAN
+        self._lr = _NAN
+        self.applied = True
+        self.done: int | None = None
+        self.open = False
+        self.started_ns = 0
+        self.ended_ns = clock.now_ns()
+        self.own_done_ns: int | None = None
+        self.fetching_ns: int | None = None
+
+    def prepare(self, step: int, count: int, applied: bool) -> Steps:
+        """Say which step the next `with` is about."""
+        self._next_step = step
+        self._next_count = count
+        self._next_applied = applied
+        return self
+
+    def __enter__(self) -> Steps:
+        self.begin(self._next_step, self._next_count, self._next_applied)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.end()
+        else:
+            self.abandon(error)
+
+    def begin(self, step: int, count: int = 1, applied: bool = True) -> None:
+        """A step starts now, or where its input was first waited for."""
+        try:
+            if type(step) is not int:
+                step = index(step)
+            self._on_start()
+            now = self._monotonic_ns() + self._offset_ns
+            wait = self._wait_ns
+            if wait:
+                # The input was waited for just before: that wait is part of this step.
+                self._wait_ns = 0
+                wait = min(wait, max(now - self.ended_ns, 0))
+            self._step = step
+            self._count = count
+            self.applied = applied
+            self._data_ns = wait
+            self._cut = False
+            self._loss = self._lr = _NAN
+            self.own_done_ns = None
+            self.started_ns = now - wait
+            self.open = True
+        except Exception as error:
+            self.open = False
+            self._failed("step could not be begun", error)
+
+    def end(self) -> None:
+        """The step is complete. Without an open one nothing happens."""
+        if not self.open:
+            return
+        try:
+            end = self._monotonic_ns() + self._offset_ns
+            self.open = False
+            step = self._step
+            count = self._count
+            own = self.own_done_ns
+            start = self.started_ns
+            data = self._data_ns if self._fed else -1
+            busy = -1 if own is None else own - start
+            self.done = step
+            self.ended_ns = end
+            if self.applied and (self._shift or self._pending):
+                self._join(step, start, end, data, busy, count)
+            else:
+                if self._pending:
+                    self.flush()
+                self._emit(
+                    format_step(
+                        next(self._seq), step, start, end, data, busy, count, self._loss, self._lr, self.applied
+                    )
+                )
+            if step >> self._block_shift != (step - count) >> self._block_shift:
+                self._pace(step, end)
+        except Exception as error:
+            self._failed("step could not be recorded", error)
+
+    def abandon(self, error: BaseException) -> None:
+        """An exception leaves the step: it is not done, and nothing is said of it."""
+        self.open = False
+        try:
+            self._on_error(error)
+        except Exception as ours:
+            self._failed("exception could not be recorded", ours)
+
+    def note(self, *, loss: float | None = None, lr: float | None = None, applied: bool | None = None) -> None:
+        """Tell more about the open step: its loss and learning rate, and whether its update was applied."""
+        try:
+            if loss is not None:
+                self._loss = float(loss)
+            if lr is not None:
+                self._lr = float(lr)
+            if applied is not None:
+                self.applied = bool(applied)
+        except Exception as error:
+            self._failed("step's figures could not be read", error)
+
+    def own_work_done(self) -> None:
+        """From here this rank only waits for the others. The last call in a step counts."""
+        if self.open:
+            self.own_done_ns = self._monotonic_ns() + self._offset_ns
+
+    def fetch(self) -> int:
+        """The loop begins to wait for input; gives the time."""
+        now = self._monotonic_ns() + self._offset_ns
+        self._fed = True
+        if not self.open:
+            self.fetching_ns = now
+        return now
+
+    def fetched(self, since_ns: int) -> None:
+        """The input has come."""
+        wait = self._monotonic_ns() + self._offset_ns - since_ns
+        self.fetching_ns = None
+        if self.open:
+            self._data_ns += wait
+        else:
+            self._wait_ns += wait
+
+    def cut(self) -> None:
+        """A span begins or ends here: no event may reach across, and input fetched before belongs to no step."""
+        if self._pending:
+            self.flush()
+        if self.open:
+            self._cut = True
+        else:
+            self._wait_ns = 0
+
+    def flush(self) -> None:
+        """Write the pending step. Any thread may."""
+        try:
+            turn, pending = self._pending.pop()
+        except IndexError:
+            return
+        self._emit(format_step(*pending))
+        self._memory.step_done(turn)
+
+    def flush_older(self, now_ns: int) -> None:
+        """Write the pending step if it began more than a second ago: the loop may have stopped."""
+        for _, pending in self._pending[:1]:
+            if now_ns - pending[2] >= COALESCE_MAX_NS:
+                self.flush()
+
+    def forget(self) -> None:
+        """Leave the memory alone from now on: it is closed, or another process's."""
+        self._pending.clear()
+        self.open = False
+        self._shift = 0
+        # No step number gets to the end of a block of this size, so the shift stays 0 and nothing is ever joined.
+        self._block_shift = 62
+
+    def _join(self, step: int, start: int, end: int, data: int, busy: int, count: int) -> None:
+        """Add a step to the pending one, and write that when it is due."""
+        seq = -1
+        loss, lr = self._loss, self._lr
+        try:
+            turn, pending = self._pending.pop()
+        except IndexError:
+            pass
+        else:
+            if pending[1] == step - count:
+                seq, _, start, _, data_before, busy_before, count_before, loss_before, lr_before = pending
+                data = data + data_before if data >= 0 and data_before >= 0 else -1
+                busy = busy + busy_before if busy >= 0 and busy_before >= 0 else -1
+                count += count_before
+                loss = loss if loss == loss else loss_before
+                lr = lr if lr == lr else lr_before
+            else:
+                self._emit(format_step(*pending))
+                self._memory.step_done(turn)
+        if seq < 0:
+            seq = next(self._seq)
+        self._turn = turn = self._turn + 1
+        joined = (seq, step, start, end, data, busy, count, loss, lr)
+        self._memory.note_step(turn, joined)
+        self._pending.append((turn, joined))
+        shift = self._shift
+        if self._cut or end - start >= COALESCE_MAX_NS or step >> shift != (step - count) >> shift:
+            self.flush()
+
+    def _pace(self, step: int, end: int) -> None:
+        """Choose how many steps an event stands for, at the end of an aligned block of steps."""
+        before, self._mark_step = self._mark_step, step
+        since, self._mark_ns = self._mark_ns, end
+        if before is None or step <= before:
+            return
+        period = max((end - since) // (step - before), 1)
+        shift = self._shift
+        if not COALESCE_BELOW_NS <= period << shift <= _KEEP_BELOW_NS:
+            shift = 0
+            while period << shift < COALESCE_BELOW_NS and shift < _SHIFT_MAX:
+                shift += 1
+            self._shift = shift
+            self._block_shift = max(shift, _BLOCK_SHIFT_MIN)

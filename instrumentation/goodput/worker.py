@@ -1,0 +1,149 @@
+"""The recorder's own thread: disk, heartbeats, and the agreement about the attempt."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from goodput.attempt import Agreement
+from goodput.clock import Clock
+from goodput.events import Field, Kind, format_event
+from goodput.guard import Guard
+from goodput.liveness import LivenessLock
+from goodput.memory import Memory
+from goodput.outcome import Outcome, stop_fields
+from goodput.writer import SpoolWriter
+
+if TYPE_CHECKING:
+    from goodput.recorder import LiveRecorder
+
+TICK_S = 0.1
+"""Data is on disk after at most about this long."""
+CLOSE_LIMIT_S = 2.0
+"""How long the end of a process may wait for its disk."""
+_TELL_DROPS_NS = 1_000_000_000
+
+
+class Worker:
+    """Does each `TICK_S` what must not happen on the training thread.
+
+    Attributes:
+        closed: the record is complete on disk, its memory and its lock are gone.
+    """
+
+    def __init__(
+        self,
+        *,
+        recorder: LiveRecorder,
+        clock: Clock,
+        memory: Memory,
+        writer: SpoolWriter,
+        lock: LivenessLock | None,
+        agreement: Agreement,
+        guard: Guard,
+        heartbeat_s: float,
+    ) -> None:
+        self._recorder = recorder
+        self._clock = clock
+        self._memory = memory
+        self._writer = writer
+        self._lock = lock
+        self._agreement = agreement
+        self._guard = guard
+        self._heartbeat_ns = int(heartbeat_s * 1e9)
+        self._beats = 0
+        self._beaten_ns = clock.now_ns()
+        self._told_ns = self._beaten_ns
+        self._outcome: Outcome | None = None
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.closed = False
+
+    def start(self) -> None:
+        """Begin the thread. Raises RuntimeError when the interpreter is already shutting down."""
+        thread = threading.Thread(target=self._loop, name="goodput", daemon=True)
+        thread.start()
+        self._thread = thread
+
+    def stop(self, outcome: Outcome) -> None:
+        """Write the `stop` and all that is left, waiting for the disk at most `CLOSE_LIMIT_S`."""
+        self._outcome = outcome
+        self._wake.set()
+        thread = self._thread
+        if thread is None or not thread.is_alive():
+            self.close()
+        elif thread is not threading.current_thread():
+            thread.join(CLOSE_LIMIT_S)
+            if thread.is_alive():
+                self._guard.caught("disk did not take the end of the record in time", None)
+
+    def tick(self) -> None:
+        """One round. Errors are counted, never raised."""
+        now = self._clock.now_ns()
+        try:
+            self._recorder.steps.flush_older(now)
+            joined = self._agreement.poll(now)
+            if joined is not None:
+                self._recorder.event(
+                    Kind.JOINED,
+                    {"attempt_token": joined.token, "rank": joined.rank, "world_size": joined.world_size},
+                )
+            if now - self._told_ns >= _TELL_DROPS_NS:
+                self._told_ns = now
+                self._tell_drops()
+        except Exception as error:
+            self._guard.caught("recorder's thread failed", error)
+        self._writer.drain(now)
+        if self._heartbeat_ns and now - self._beaten_ns >= self._heartbeat_ns:
+            self._beaten_ns = now
+            self._beat(now)
+
+    def close(self) -> None:
+        """Write the end. The memory and the lock stay where not all of it could be written: the next reader of the
+        spool takes it up."""
+        try:
+            self._agreement.close()
+            now = self._clock.now_ns()
+            complete = self._writer.drain(now, final=True)
+            self._tell_drops()
+            outcome = self._outcome
+            if outcome is not None:
+                fields = stop_fields(outcome.reason, outcome.detail)
+                if self._recorder.event(Kind.STOP, fields, outcome.ts_ns):
+                    self._memory.note_outcome(None)
+                else:
+                    self._memory.note_outcome(outcome.encode())
+            complete = self._writer.drain(now, final=True) and complete
+            self._writer.close()
+            self._memory.close()
+            if complete and self._memory.path is not None:
+                Path(self._memory.path).unlink(missing_ok=True)
+            if self._lock is not None:
+                self._lock.release(remove=complete)
+            self.closed = complete
+        except Exception as error:
+            self._guard.caught("record could not be closed", error)
+
+    def _loop(self) -> None:
+        while not self._wake.wait(TICK_S):
+            self.tick()
+        self.close()
+
+    def _beat(self, now_ns: int) -> None:
+        recorder = self._recorder
+        phase, since_ns = recorder.phase()
+        fields: dict[str, Field] = {"of": recorder.source}
+        if recorder.steps.done is not None:
+            fields["step"] = recorder.steps.done
+        fields["phase"] = phase
+        fields["phase_since_ns"] = since_ns
+        line = format_event(Kind.HEARTBEAT, self._beats, now_ns, fields)
+        self._beats += 1
+        self._writer.heartbeat(line, now_ns)
+
+    def _tell_drops(self) -> None:
+        for reason, count in self._guard.untold():
+            if not self._recorder.event(Kind.DROPPED, {"reason": reason, "count": count}):
+                return
+            self._guard.told(reason, count)
