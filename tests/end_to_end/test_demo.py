@@ -14,6 +14,7 @@ import pytest
 import goodput
 import goodput_analytics
 import goodput_collector
+from goodput_collector.demo import DemoOptions, launcher, run_demo
 from goodput_collector.demo.sabotage import DIR_VARIABLE
 
 pytest.importorskip("torch")
@@ -24,7 +25,8 @@ import sys
 from pathlib import Path
 from goodput_collector.demo import DemoOptions, run_demo
 seconds, ranks, faults, keep = sys.argv[1:]
-sys.exit(run_demo(DemoOptions(seconds=float(seconds), ranks=int(ranks), faults=tuple(faults.split(",")), keep=Path(keep))))
+faults = tuple(faults.split(","))
+sys.exit(run_demo(DemoOptions(seconds=float(seconds), ranks=int(ranks), faults=faults, keep=Path(keep))))
 """
 
 
@@ -95,10 +97,29 @@ def test_nothing_is_left_when_it_is_interrupted(tmp_path: Path, number: signal.S
 
 
 @pytest.mark.timeout(120)
-def test_a_training_that_fails_shows_its_last_words(tmp_path: Path) -> None:
-    keep = tmp_path / "demo"
-    keep.mkdir()
-    (keep / "checkpoints").write_text("a file where the folder should be")
-    process = start(keep, seconds=20, ranks=1, faults="none")
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 2 and "is not empty" in output
+def test_a_training_that_fails_shows_its_last_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    broken = tmp_path / "train.py"
+    broken.write_text("raise SystemExit('the fuse is burnt')")
+    monkeypatch.setattr(launcher, "_SCRIPT", broken)
+    assert run_demo(DemoOptions(ranks=1, faults=(), keep=tmp_path / "demo")) == 1
+    output, errors = capfd.readouterr()
+    assert "the fuse is burnt" in output
+    assert "torchrun ended with exit code 1" in errors
+
+
+def test_a_folder_with_something_in_it_is_not_used(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine").write_text("precious")
+    assert run_demo(DemoOptions(keep=tmp_path)) == 2
+    assert "is not empty" in capfd.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_without_torch_one_line_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert run_demo(DemoOptions()) == 1
+    errors = capfd.readouterr().err
+    assert errors.count("\n") == 1 and "goodput-ledger[collector,torch]" in errors
