@@ -208,7 +208,7 @@ def fell_silent(attempt: Attempt, abort_ns: int) -> list[int]:
         beats = [b["ts_ns"] for b in member.heard()]
         between += [b - a for a, b in pairwise(beats)]
     beat = median(between) or USUAL_BEAT_NS
-    heard = sorted((m.last_event_ns, m.rank) for m in attempt.members)
+    heard = sorted((min(m.last_event_ns, abort_ns), m.rank) for m in attempt.members)
     for n in range(len(heard) - 1):
         if heard[n + 1][0] - heard[n][0] > 2 * beat:
             return sorted({rank for _, rank in heard[: n + 1]})

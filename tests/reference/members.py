@@ -71,12 +71,15 @@ class Member:
         return sorted([*own, *self.beats], key=lambda e: (e["ts_ns"], e["seq"]))
 
     def up_to(self, end_ns: int) -> Member:
-        """The member without what it did after its attempt's end. A step counts by its end."""
+        """The member without what it did after its attempt's end. A step counts by its end.
+
+        A `stop` and a `durable` are kept: they have limits of their own.
+        """
 
         def counts(e: Event) -> bool:
             return bool((step_end(e) if e["kind"] == "step" else e["ts_ns"]) <= end_ns)
 
-        kept = [e for e in self.events if counts(e) or e["kind"] == "stop"]
+        kept = [e for e in self.events if counts(e) or e["kind"] in ("stop", "durable")]
         return replace(self, events=kept, beats=[e for e in self.beats if e["ts_ns"] <= end_ns])
 
     def passages(self) -> list[Passage]:

@@ -30,22 +30,29 @@ class Save:
 
 def saves_of(course: Course, next_start_ns: int | None) -> list[Save]:
     """The attempt's saves in order of their begin. A durable after the next attempt began comes too late."""
-    said: dict[tuple[int, int | None], list[int]] = defaultdict(list)
+    said: list[tuple[int, int]] = []  # (when, step)
     for member in course.attempt.members:
         for e in member.events:
-            if e["kind"] == "durable" and e.get("ok") is not False:
-                said[course.life_at(e["ts_ns"]).ordinal, e["step"]].append(e["ts_ns"])
+            in_time = next_start_ns is None or e["ts_ns"] < next_start_ns
+            if e["kind"] == "durable" and e.get("ok") is not False and in_time:
+                said.append((e["ts_ns"], e["step"]))
     by_step: dict[tuple[int, int | None], list[Span]] = defaultdict(list)
     for span in course.spans:
         if span.name == "checkpoint":
             by_step[course.life_at(span.begin_ns).ordinal, span.step].append(span)
+    begins = [(min(s.begin_ns for s in spans), life, step) for (life, step), spans in by_step.items()]
+    told: dict[tuple[int, int | None], int] = {}
+    for when, step in sorted(said):
+        # Of several saves of one step, the word is about the one begun last before it.
+        before = [(begin, life) for begin, life, saved in begins if saved == step and begin <= when]
+        if before:
+            told.setdefault((max(before)[1], step), when)
     out = []
     for (life, step), spans in by_step.items():
         ended = all(s.completed and s.ok for s in spans)
         durable: int | None = None
         if any(s.background for s in spans):
-            moments = [t for (k, n), when in said.items() if n == step and k >= life for t in when]
-            durable = min((t for t in moments if next_start_ns is None or t < next_start_ns), default=None)
+            durable = told.get((life, step))
         elif ended:
             durable = max(s.end_ns for s in spans)
         out.append(
