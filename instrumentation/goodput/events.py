@@ -40,6 +40,12 @@ class StopReason(StrEnum):
 
 Field = str | int | float | bool | None | dict[str, str]
 
+# Formatting bytes by a template takes half of the time that an f-string and its encoding take.
+_STEP = b'{"kind":"step","seq":%d,"ts_ns":%d,"step":%d,"start_ns":%d,"end_ns":%d}\n'
+_STEP_DATA = _STEP[:-2] + b',"data_ns":%d}\n'
+_STEP_BUSY = _STEP[:-2] + b',"busy_ns":%d}\n'
+_STEP_DATA_BUSY = _STEP_DATA[:-2] + b',"busy_ns":%d}\n'
+
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
@@ -64,21 +70,26 @@ def format_step(
 
     `data_ns` and `busy_ns` below 0, `loss` and `lr` that are NaN or infinite were not measured and are left out.
     """
-    line = f'{{"kind":"step","seq":{seq},"ts_ns":{end_ns},"step":{step},"start_ns":{start_ns},"end_ns":{end_ns}'
-    if data_ns >= 0:
-        line += f',"data_ns":{data_ns}'
-    if busy_ns >= 0:
-        line += f',"busy_ns":{busy_ns}'
-    if count != 1:
-        line += f',"count":{count}'
-    if not applied:
-        line += ',"applied":false'
+    if busy_ns < 0:
+        if data_ns < 0:
+            line = _STEP % (seq, end_ns, step, start_ns, end_ns)
+        else:
+            line = _STEP_DATA % (seq, end_ns, step, start_ns, end_ns, data_ns)
+    elif data_ns < 0:
+        line = _STEP_BUSY % (seq, end_ns, step, start_ns, end_ns, busy_ns)
+    else:
+        line = _STEP_DATA_BUSY % (seq, end_ns, step, start_ns, end_ns, data_ns, busy_ns)
     # A difference with itself is 0 for finite numbers only.
+    if count == 1 and applied and loss - loss != 0.0 and lr - lr != 0.0:
+        return line
+    more = "" if count == 1 else f',"count":{count}'
+    if not applied:
+        more += ',"applied":false'
     if loss - loss == 0.0:
-        line += f',"loss":{loss!r}'
+        more += f',"loss":{loss!r}'
     if lr - lr == 0.0:
-        line += f',"lr":{lr!r}'
-    return (line + "}\n").encode("ascii")
+        more += f',"lr":{lr!r}'
+    return line[:-2] + more.encode("ascii") + b"}\n"
 
 
 def naming_prefix(run: str, source: str) -> bytes:

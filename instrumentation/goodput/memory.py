@@ -142,9 +142,7 @@ class Memory:
     def note_cursor(self, cursor: Cursor) -> None:
         """Keep how far the stream is on disk."""
         self._cursor_count += 1
-        body = _CURSOR.pack(
-            self._cursor_count, cursor.generation, cursor.offset, cursor.file_number, cursor.file_bytes
-        )
+        body = _CURSOR.pack(self._cursor_count, cursor.generation, cursor.offset, cursor.file_number, cursor.file_bytes)
         at = _CURSORS_AT[self._cursor_count & 1]
         self.header[at : at + _CURSOR.size + 4] = body + _U32.pack(zlib.crc32(body))
 

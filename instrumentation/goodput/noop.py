@@ -72,9 +72,7 @@ class NoopRecorder:
     def span(self, name: str, category: str | None = None, step: int | None = None) -> _NoSpan:
         return _NO_SPAN
 
-    def begin_span(
-        self, name: str, category: str | None = None, step: int | None = None, async_: bool = False
-    ) -> int:
+    def begin_span(self, name: str, category: str | None = None, step: int | None = None, async_: bool = False) -> int:
         return -1
 
     def end_span(self, span: int, ok: bool = True) -> None:

@@ -61,15 +61,11 @@ class Recorder(Protocol):
     def evaluation(self, step: int | None = None) -> AbstractContextManager[None]:
         """Around an evaluation of the model as of this step (default: the last one done)."""
 
-    def span(
-        self, name: str, category: str | None = None, step: int | None = None
-    ) -> AbstractContextManager[None]:
+    def span(self, name: str, category: str | None = None, step: int | None = None) -> AbstractContextManager[None]:
         """Around other work that blocks the loop: `init`, `rendezvous`, `load_checkpoint`, `compile`, `data_skip`,
         or a word of one's own, with the ledger's category that its time belongs to."""
 
-    def begin_span(
-        self, name: str, category: str | None = None, step: int | None = None, async_: bool = False
-    ) -> int:
+    def begin_span(self, name: str, category: str | None = None, step: int | None = None, async_: bool = False) -> int:
         """`span` for callbacks: gives what `end_span` wants."""
 
     def end_span(self, span: int, ok: bool = True) -> None:

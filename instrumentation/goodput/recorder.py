@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import count as counter
 from operator import index
 from typing import TypeVar
@@ -12,20 +12,14 @@ from goodput.clock import Clock
 from goodput.events import Field, Kind, StopReason, format_event
 from goodput.feed import Feed, feed
 from goodput.guard import Guard
-from goodput.memory import HALF_BYTES, Memory
+from goodput.memory import Memory
 from goodput.outcome import Outcome, outcome_of
+from goodput.outlet import Outlet
 from goodput.spans import OpenSpan, SpanContext
 from goodput.steps import Steps
 from goodput.worker import Worker
 
 T = TypeVar("T")
-
-EVENT_MAX_BYTES = HALF_BYTES // 4
-
-
-def _nowhere(line: bytes, /) -> int:
-    """Where lines go that nobody may write any more."""
-    return 0
 
 
 class LiveRecorder:
@@ -43,11 +37,11 @@ class LiveRecorder:
         "_clock",
         "_handled",
         "_memory",
+        "_outlet",
         "_seq",
         "_span_ids",
         "_spans",
         "_worker",
-        "_write",
         "ended_ns",
         "guard",
         "outcome",
@@ -65,7 +59,7 @@ class LiveRecorder:
         self._clock = clock
         self._memory = memory
         self._handled = id(sys.exc_info()[1])
-        self._write: Callable[[bytes], int] = memory.halves[0].write
+        self._outlet = Outlet(memory, guard)
         self._seq = counter()
         self._span_ids = counter()
         # In order of beginning. Changed by single atomic calls, read through copies.
@@ -75,7 +69,7 @@ class LiveRecorder:
             clock=clock,
             memory=memory,
             seq=self._seq,
-            emit=self._emit,
+            outlet=self._outlet,
             on_start=self._goes_on,
             on_error=self.left_by,
             failed=self._failed,
@@ -90,7 +84,7 @@ class LiveRecorder:
     def resumed(self, step: int | None) -> None:
         try:
             self._goes_on()
-            self.steps.cut()
+            self.steps.rewind()
             self._event(Kind.RESUME, {"step": None if step is None else index(step)})
         except Exception as error:
             self._failed("resume could not be recorded", error)
@@ -104,14 +98,14 @@ class LiveRecorder:
         return fed
 
     def step(self, step: int, count: int = 1, applied: bool = True) -> Steps:
-        return self.steps.prepare(step, count, applied)
+        return self.steps.at(step, count, applied)
 
     def begin_step(self, step: int, count: int = 1) -> None:
-        self.steps.begin(step, count)
+        self.steps.at(step, count).__enter__()
 
     def end_step(self, *, applied: bool = True, loss: float | None = None, lr: float | None = None) -> None:
         self.steps.note(loss=loss, lr=lr, applied=applied)
-        self.steps.end()
+        self.steps.__exit__(None, None, None)
 
     def own_work_done(self) -> None:
         self.steps.own_work_done()
@@ -125,9 +119,7 @@ class LiveRecorder:
     def span(self, name: str, category: str | None = None, step: int | None = None) -> SpanContext:
         return SpanContext(self, name, category, step, False)
 
-    def begin_span(
-        self, name: str, category: str | None = None, step: int | None = None, async_: bool = False
-    ) -> int:
+    def begin_span(self, name: str, category: str | None = None, step: int | None = None, async_: bool = False) -> int:
         try:
             self._goes_on()
             self.steps.cut()
@@ -221,7 +213,7 @@ class LiveRecorder:
             self.ended_ns = now
             self.steps.flush()
             # The stop is the last event, whatever other threads still say.
-            self._write = _nowhere
+            self._outlet.shut()
             self.steps.forget()
             outcome = self.outcome or Outcome(reason=reason, detail=None, ts_ns=now)
             if outcome.reason is StopReason.PREEMPTED:
@@ -237,7 +229,7 @@ class LiveRecorder:
     def abandon(self) -> None:
         """In a forked child: the memory and the files are the parent's, and so is the record."""
         self.ended_ns = self._clock.now_ns()
-        self._write = _nowhere
+        self._outlet.shut()
         self._memory.closed = True
         self._worker = None
         self.steps.forget()
@@ -251,7 +243,7 @@ class LiveRecorder:
     def event(self, kind: Kind, fields: dict[str, Field], ts_ns: int | None = None) -> bool:
         """Hand over an event that the recorder itself has to say, after the end too. False when it had no room."""
         line = format_event(kind, next(self._seq), self._clock.now_ns() if ts_ns is None else ts_ns, fields)
-        return len(line) <= EVENT_MAX_BYTES and self._memory.write_or_swap(line)
+        return self._outlet.emit_last(line)
 
     def phase(self) -> tuple[str, int]:
         """What the loop is doing, and since when, as a heartbeat tells it. From any thread."""
@@ -267,24 +259,7 @@ class LiveRecorder:
         return ("step", steps.started_ns) if own is None else ("waiting", own)
 
     def _event(self, kind: Kind, fields: dict[str, Field] | None = None, ts_ns: int | None = None) -> None:
-        line = format_event(kind, next(self._seq), self._clock.now_ns() if ts_ns is None else ts_ns, fields)
-        if len(line) > EVENT_MAX_BYTES:
-            self.guard.drop("event is too long")
-        else:
-            self._emit(line)
-
-    def _emit(self, line: bytes) -> None:
-        try:
-            self._write(line)
-        except ValueError:
-            self._emit_elsewhere(line)
-
-    def _emit_elsewhere(self, line: bytes) -> None:
-        memory = self._memory
-        if memory.write_or_swap(line):
-            self._write = memory.halves[memory.generation & 1].write
-        elif not memory.closed:
-            self.guard.drop("memory was full")
+        self._outlet.emit(format_event(kind, next(self._seq), self._clock.now_ns() if ts_ns is None else ts_ns, fields))
 
     def _announce(self, outcome: Outcome) -> None:
         if self.ended_ns is not None:
@@ -293,11 +268,13 @@ class LiveRecorder:
         if before is not None and before.reason is StopReason.PREEMPTED:
             return
         self.outcome = outcome
+        self.steps.alert = True
         self._memory.note_outcome(outcome.encode())
 
     def _goes_on(self) -> None:
         """A step or a span begins: an exception that had been announced was caught outside."""
         self._handled = id(sys.exc_info()[1])
+        self.steps.alert = False
         outcome = self.outcome
         if outcome is not None and outcome.reason is not StopReason.PREEMPTED and self.ended_ns is None:
             self.outcome = None

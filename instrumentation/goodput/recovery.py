@@ -146,5 +146,3 @@ def _tail(fd: int, size: int) -> bytes:
 def _write_all(fd: int, data: bytes) -> None:
     while data:
         data = data[os.write(fd, data) :]
-
-

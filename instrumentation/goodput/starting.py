@@ -91,9 +91,7 @@ def _begin(
     guard = Guard()
     now = clock.now_ns()
     started = hooks.earliest_start_ns(process.process_start_ns(now), now)
-    identity = identify(
-        environment.variables, host=socket.gethostname(), pid=os.getpid(), parent_pid=os.getppid()
-    )
+    identity = identify(environment.variables, host=socket.gethostname(), pid=os.getpid(), parent_pid=os.getppid())
     source = f"r{identity.rank}-{_file_part(identity.node)}-{secrets.token_hex(8)}"
     memory, lock = _reserve(environment, spool, run, source, identity, guard)
     recorder = LiveRecorder(run=run, source=source, clock=clock, memory=memory, guard=guard)

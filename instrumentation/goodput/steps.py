@@ -10,6 +10,7 @@ from types import TracebackType
 from goodput.clock import Clock
 from goodput.events import format_step
 from goodput.memory import Memory, PendingStep
+from goodput.outlet import Outlet
 
 COALESCE_BELOW_NS = 50_000_000
 """Steps are joined until an event stands for at least this long: 20 events a second."""
@@ -32,6 +33,8 @@ class Steps:
     a synchronous job see the same periods, so they cut at the same step numbers without talking to each other.
 
     Attributes:
+        alert: something is to be looked at when the next step begins.
+        applied: the open step's update was applied.
         done: number of the last step that was completed, None before the first.
         open: a step is running.
         started_ns: when the open step began.
@@ -42,31 +45,30 @@ class Steps:
 
     __slots__ = (
         "_block_shift",
-        "_clock",
         "_count",
         "_cut",
         "_data_ns",
-        "_emit",
         "_failed",
         "_fed",
         "_loss",
         "_lr",
+        "_mark_next",
         "_mark_ns",
         "_mark_step",
         "_memory",
         "_monotonic_ns",
-        "_next_applied",
-        "_next_count",
-        "_next_step",
+        "_noted",
         "_offset_ns",
         "_on_error",
         "_on_start",
+        "_outlet",
         "_pending",
         "_seq",
         "_shift",
         "_step",
         "_turn",
         "_wait_ns",
+        "alert",
         "applied",
         "done",
         "ended_ns",
@@ -82,19 +84,18 @@ class Steps:
         clock: Clock,
         memory: Memory,
         seq: counter[int],
-        emit: Callable[[bytes], object],
+        outlet: Outlet,
         on_start: Callable[[], None],
         on_error: Callable[[BaseException], None],
         failed: Callable[[str, BaseException], None],
     ) -> None:
-        """`emit` hands a line over; `on_start` is called before a step begins, `on_error` with an exception that
-        leaves one; `failed` takes errors of our own."""
-        self._clock = clock
+        """`on_start` is called when a step begins and `alert` is set, `on_error` with an exception that leaves a step;
+        `failed` takes errors of our own."""
         self._monotonic_ns = clock.monotonic_ns
         self._offset_ns = clock.offset_ns
         self._memory = memory
         self._seq = seq
-        self._emit = emit
+        self._outlet = outlet
         self._on_start = on_start
         self._on_error = on_error
         self._failed = failed
@@ -105,17 +106,18 @@ class Steps:
         self._block_shift = _BLOCK_SHIFT_MIN
         self._mark_step: int | None = None
         self._mark_ns = 0
-        self._next_step: int = 0
-        self._next_count = 1
-        self._next_applied = True
+        # The step number from which the next block is over.
+        self._mark_next = 0
         self._step = 0
         self._count = 1
         self._fed = False
         self._cut = False
+        self._noted = False
         self._wait_ns = 0
         self._data_ns = 0
         self._loss = _NAN
         self._lr = _NAN
+        self.alert = True
         self.applied = True
         self.done: int | None = None
         self.open = False
@@ -124,79 +126,73 @@ class Steps:
         self.own_done_ns: int | None = None
         self.fetching_ns: int | None = None
 
-    def prepare(self, step: int, count: int, applied: bool) -> Steps:
+    def at(self, step: int, count: int = 1, applied: bool = True) -> Steps:
         """Say which step the next `with` is about."""
-        self._next_step = step
-        self._next_count = count
-        self._next_applied = applied
+        self._step = step
+        self._count = count
+        self.applied = applied
         return self
 
     def __enter__(self) -> Steps:
-        self.begin(self._next_step, self._next_count, self._next_applied)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            self.end()
-        else:
-            self.abandon(error)
-
-    def begin(self, step: int, count: int = 1, applied: bool = True) -> None:
-        """A step starts now, or where its input was first waited for."""
+        """The step starts now, or where its input was first waited for."""
         try:
-            if type(step) is not int:
-                step = index(step)
-            self._on_start()
+            if self.alert:
+                self._on_start()
+            if type(self._step) is not int:
+                self._step = index(self._step)
             now = self._monotonic_ns() + self._offset_ns
             wait = self._wait_ns
             if wait:
                 # The input was waited for just before: that wait is part of this step.
                 self._wait_ns = 0
                 wait = min(wait, max(now - self.ended_ns, 0))
-            self._step = step
-            self._count = count
-            self.applied = applied
             self._data_ns = wait
-            self._cut = False
-            self._loss = self._lr = _NAN
+            self._cut = self._noted = False
             self.own_done_ns = None
             self.started_ns = now - wait
             self.open = True
         except Exception as error:
             self.open = False
             self._failed("step could not be begun", error)
+        return self
 
-    def end(self) -> None:
-        """The step is complete. Without an open one nothing happens."""
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """The step is complete, unless an exception leaves it."""
+        if error is not None:
+            return self.abandon(error)
+        # Without an open step there is nothing to say: the loop calls `end_step` once too often.
         if not self.open:
             return
         try:
             end = self._monotonic_ns() + self._offset_ns
             self.open = False
             step = self._step
-            count = self._count
-            own = self.own_done_ns
             start = self.started_ns
+            own = self.own_done_ns
             data = self._data_ns if self._fed else -1
             busy = -1 if own is None else own - start
             self.done = step
             self.ended_ns = end
+            if self._noted:
+                loss, lr = self._loss, self._lr
+            else:
+                loss = lr = _NAN
             if self.applied and (self._shift or self._pending):
-                self._join(step, start, end, data, busy, count)
+                self._join(step, start, end, data, busy, self._count, loss, lr)
             else:
                 if self._pending:
                     self.flush()
-                self._emit(
-                    format_step(
-                        next(self._seq), step, start, end, data, busy, count, self._loss, self._lr, self.applied
-                    )
-                )
-            if step >> self._block_shift != (step - count) >> self._block_shift:
+                line = format_step(next(self._seq), step, start, end, data, busy, self._count, loss, lr, self.applied)
+                try:
+                    self._outlet.write(line)
+                except ValueError:
+                    self._outlet.write_elsewhere(line)
+            if step >= self._mark_next:
                 self._pace(step, end)
-        except Exception as error:
-            self._failed("step could not be recorded", error)
+        except Exception as ours:
+            self._failed("step could not be recorded", ours)
 
     def abandon(self, error: BaseException) -> None:
         """An exception leaves the step: it is not done, and nothing is said of it."""
@@ -209,6 +205,9 @@ class Steps:
     def note(self, *, loss: float | None = None, lr: float | None = None, applied: bool | None = None) -> None:
         """Tell more about the open step: its loss and learning rate, and whether its update was applied."""
         try:
+            if not self._noted:
+                self._loss = self._lr = _NAN
+                self._noted = True
             if loss is not None:
                 self._loss = float(loss)
             if lr is not None:
@@ -249,13 +248,19 @@ class Steps:
         else:
             self._wait_ns = 0
 
+    def rewind(self) -> None:
+        """A checkpoint was loaded: the step number may fall back."""
+        self.cut()
+        self._mark_step = None
+        self._mark_next = 0
+
     def flush(self) -> None:
         """Write the pending step. Any thread may."""
         try:
             turn, pending = self._pending.pop()
         except IndexError:
             return
-        self._emit(format_step(*pending))
+        self._outlet.emit(format_step(*pending))
         self._memory.step_done(turn)
 
     def flush_older(self, now_ns: int) -> None:
@@ -269,13 +274,12 @@ class Steps:
         self._pending.clear()
         self.open = False
         self._shift = 0
-        # No step number gets to the end of a block of this size, so the shift stays 0 and nothing is ever joined.
-        self._block_shift = 62
+        # No step number gets there, so the shift stays 0 and nothing is ever joined.
+        self._mark_next = 1 << 63
 
-    def _join(self, step: int, start: int, end: int, data: int, busy: int, count: int) -> None:
+    def _join(self, step: int, start: int, end: int, data: int, busy: int, count: int, loss: float, lr: float) -> None:
         """Add a step to the pending one, and write that when it is due."""
         seq = -1
-        loss, lr = self._loss, self._lr
         try:
             turn, pending = self._pending.pop()
         except IndexError:
@@ -289,7 +293,7 @@ class Steps:
                 loss = loss if loss == loss else loss_before
                 lr = lr if lr == lr else lr_before
             else:
-                self._emit(format_step(*pending))
+                self._outlet.emit(format_step(*pending))
                 self._memory.step_done(turn)
         if seq < 0:
             seq = next(self._seq)
@@ -305,6 +309,7 @@ class Steps:
         """Choose how many steps an event stands for, at the end of an aligned block of steps."""
         before, self._mark_step = self._mark_step, step
         since, self._mark_ns = self._mark_ns, end
+        self._mark_next = ((step >> self._block_shift) + 1) << self._block_shift
         if before is None or step <= before:
             return
         period = max((end - since) // (step - before), 1)
@@ -315,3 +320,4 @@ class Steps:
                 shift += 1
             self._shift = shift
             self._block_shift = max(shift, _BLOCK_SHIFT_MIN)
+        self._mark_next = ((step >> self._block_shift) + 1) << self._block_shift

@@ -41,9 +41,7 @@ class SpoolWriter:
         "file_max_bytes",
     )
 
-    def __init__(
-        self, *, directory: Path, run: str, source: str, memory: Memory, guard: Guard, max_bytes: int
-    ) -> None:
+    def __init__(self, *, directory: Path, run: str, source: str, memory: Memory, guard: Guard, max_bytes: int) -> None:
         self._directory = directory
         self._memory = memory
         self._guard = guard
