@@ -84,8 +84,8 @@ def report(
             settings = Settings(expected_step_ns=None if expected_step_s is None else round(expected_step_s * NS_PER_S))
             try:
                 breakdown = goodput_analytics.report(connection, run, settings=settings)
-            except goodput_analytics.UnknownRun:
-                fail(unknown_run_words(run, [one.run for one in goodput_analytics.runs(connection)], db))
+            except goodput_analytics.UnknownRun as error:
+                fail(unknown_run_words(run, error.known, db))
         finally:
             connection.close()
         if json:
@@ -204,7 +204,7 @@ def _event_files(paths: Sequence[Path]) -> list[Path]:
             files.append(path)
             continue
         recover_dead(path)
-        inside = sorted(path.glob("*.jsonl"))
+        inside = sorted(file for file in path.iterdir() if file.name.endswith((".jsonl", ".jsonl.gz")))
         if not inside:
             fail(f"{path} is a folder without event files (*.jsonl)")
         files += inside
