@@ -61,6 +61,12 @@ CREATE TABLE IF NOT EXISTS streams (
 CREATE TABLE IF NOT EXISTS stream_runs (stream_id INTEGER NOT NULL, run_id INTEGER NOT NULL);
 -- Grain: one row per line, or piece of a glued line, that could not be taken.
 CREATE TABLE IF NOT EXISTS rejected (
-    stream_id INTEGER NOT NULL, offset_bytes BIGINT NOT NULL, reason VARCHAR NOT NULL, head BLOB NOT NULL);
+    stream_id INTEGER NOT NULL, offset_bytes BIGINT NOT NULL, reason VARCHAR NOT NULL,
+    head BLOB NOT NULL,                -- its first bytes, at most 256
+    pending BOOLEAN NOT NULL);         -- the unfinished last line of its stream, replaced when the stream grows
 -- Grain: run. Events that came again: the same (duplicates), or with another content (conflicts).
 CREATE TABLE IF NOT EXISTS delivery (run_id INTEGER, duplicates BIGINT NOT NULL, conflicts BIGINT NOT NULL);
+-- Grain: event that came with several contents, and content other than the one that was kept: as its canonical line.
+CREATE TABLE IF NOT EXISTS displaced (source_id INTEGER NOT NULL, seq BIGINT NOT NULL, line VARCHAR NOT NULL);
+-- Grain: source. The range of the sequence numbers that landed: what lies outside it cannot have come before.
+CREATE TABLE IF NOT EXISTS source_ranges (source_id INTEGER NOT NULL, min_seq BIGINT NOT NULL, max_seq BIGINT NOT NULL);

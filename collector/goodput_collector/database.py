@@ -1,0 +1,82 @@
+"""The DuckDB file: opened, given its tables, and its faults told in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from goodput_collector.errors import DatabaseError, DatabaseLockedError
+
+MEMORY = ":memory:"
+
+
+@cache
+def sql_text(name: str) -> str:
+    """The text of `sql/NAME.sql` of this package."""
+    return files("goodput_collector").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+
+
+def open_database(path: str | PathLike[str], read_only: bool = False) -> duckdb.DuckDBPyConnection:
+    """A connection to the database at `path`; created, with its tables, unless `read_only`.
+
+    Raises DatabaseLockedError when another process holds the file, DatabaseError when it is missing, a directory,
+    or not a database of ours.
+    """
+    name = fspath(path)
+    if name != MEMORY:
+        _check_place(Path(name), read_only)
+    try:
+        con = duckdb.connect(name, read_only=read_only)
+    except duckdb.Error as error:
+        raise _told(name, error) from error
+    try:
+        if read_only:
+            con.execute("SELECT 1 FROM streams LIMIT 0")
+        else:
+            con.execute(sql_text("schema"))
+    except duckdb.CatalogException as error:
+        con.close()
+        raise DatabaseError(
+            f"{name} is a DuckDB file without Goodput's tables; name the file that `goodput ingest --db` wrote."
+        ) from error
+    except duckdb.Error as error:
+        con.close()
+        raise _told(name, error) from error
+    return con
+
+
+def _check_place(path: Path, read_only: bool) -> None:
+    if path.is_dir():
+        raise DatabaseError(f"{path} is a directory; name a database file, such as {path / 'goodput.duckdb'}.")
+    if read_only and not path.exists():
+        raise DatabaseError(
+            f"There is no database at {path}; load events into it with `goodput ingest FILE --db {path}`."
+        )
+    if not read_only and not path.parent.is_dir():
+        raise DatabaseError(
+            f"The folder {path.parent} does not exist; create it or name another place for the database."
+        )
+
+
+def _told(name: str, error: duckdb.Error) -> DatabaseError:
+    text = str(error)
+    if "lock" in text.lower():
+        return DatabaseLockedError(
+            f"{name} is in use by another process; stop that process (a collector, perhaps), or ask it instead."
+        )
+    if "not a valid DuckDB" in text or "magic bytes" in text:
+        return DatabaseError(f"{name} is not a DuckDB database; name another file with --db.")
+    first = text.splitlines()[0] if text else "unknown fault"
+    return DatabaseError(f"{name} cannot be opened ({first}); check its permissions and free space, or load it anew.")
+
+
+def one_row(con: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[object] = ()) -> tuple[Any, ...] | None:
+    """The first row, or None; the result is read to its end, because an open one blocks the connection."""
+    rows = con.execute(query, list(parameters)).fetchall()
+    return rows[0] if rows else None

@@ -1,0 +1,32 @@
+-- Who a line without `run` or `source` belongs to: the last one named before it, unless something unreadable,
+-- or the beginning of another stream, stands between.
+-- In: plain, odd (pos, run, source; odd's as JSON text), goodput_marks (pos, run, source, breaks): where a stream
+--   begins (with what carries over into it) and where something unreadable stands; slice_ends (slice, pos).
+-- Out: marks (pos, run, source): at each place that says or ends something, what holds from there on;
+--   carried (pos, run, source): what holds at each line that leaves one of the two out, allocations excepted.
+CREATE OR REPLACE TEMP TABLE marks AS
+WITH said AS (
+    SELECT pos, run, source, false AS breaks FROM plain WHERE run IS NOT NULL OR source IS NOT NULL
+    UNION ALL
+    SELECT pos, gp_text(run), gp_text(source),
+        coalesce(NOT gp_is_text(run), false) OR coalesce(NOT gp_is_text(source), false)
+    FROM odd WHERE run IS NOT NULL OR source IS NOT NULL
+    UNION ALL
+    SELECT pos, run, source, breaks FROM goodput_marks
+), epochs AS (
+    SELECT *, count(*) FILTER (WHERE breaks) OVER (ORDER BY pos ROWS UNBOUNDED PRECEDING) AS epoch FROM said
+)
+SELECT pos,
+    last_value(run IGNORE NULLS) OVER same_epoch AS run,
+    last_value(source IGNORE NULLS) OVER same_epoch AS source
+FROM epochs
+WINDOW same_epoch AS (PARTITION BY epoch ORDER BY pos ROWS UNBOUNDED PRECEDING);
+
+CREATE OR REPLACE TEMP TABLE carried AS
+SELECT l.pos, m.run, m.source
+FROM (
+    SELECT pos FROM plain WHERE run IS NULL OR source IS NULL
+    UNION ALL
+    SELECT pos FROM odd WHERE run IS NULL OR source IS NULL
+) l
+ASOF JOIN marks m ON l.pos >= m.pos;

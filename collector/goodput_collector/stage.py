@@ -1,0 +1,145 @@
+"""A batch's lines as typed events in temporary tables, each with the keys of its run and source."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from goodput_collector import statements
+from goodput_collector.batch import Batch
+from goodput_collector.contract import KINDS, Kind
+from goodput_collector.database import one_row, sql_text
+
+Carry = tuple[str | None, str | None]
+"""The run and the source that hold for a line without them."""
+
+_STEP = KINDS["step"]
+
+
+class Stage:
+    """Holds one batch in the tables `plain`, `odd`, `staged_KIND` and `keys` of its connection.
+
+    Use: `carry`, `type_events`, `events`; then, when copies are settled, `land`. What cannot be taken becomes a
+    fault of the batch.
+    """
+
+    def __init__(self, con: duckdb.DuckDBPyConnection, batch: Batch, *, fast: bool) -> None:
+        self._con = con
+        self._batch = batch
+        plain, odd = batch.sort_lines(con, fast=fast)
+        self._plain, self._odd = self._read(plain, odd)
+        self._lacking = 0
+        self.kinds: list[Kind] = []
+
+    def carry(self, carries: Sequence[Carry]) -> list[Carry]:
+        """Finds whom the lines without run or source belong to. Takes what carries into each slice, tells what out."""
+        con, batch = self._con, self._batch
+        self._lacking = sum(
+            self._one(f"SELECT count(*) FROM {table} WHERE run IS NULL OR source IS NULL") for table in ("plain", "odd")
+        )
+        breaks = [fault.pos for fault in batch.faults if fault.unreadable]
+        if not (self._lacking or breaks or self._odd or len(carries) > 1):
+            con.execute("CREATE OR REPLACE TEMP TABLE carried (pos BIGINT, run VARCHAR, source VARCHAR)")
+            last = one_row(con, "SELECT run, source FROM plain ORDER BY pos DESC LIMIT 1")
+            return [(last[0], last[1])] if last else list(carries)
+        begins = [int(start) - 1 for start in batch.starts]
+        blanks: list[str | None] = [None] * len(breaks)
+        marks = pa.table(
+            {
+                "pos": pa.array([*begins, *breaks], pa.int64()),
+                "run": pa.array([*(run for run, _ in carries), *blanks], pa.string()),
+                "source": pa.array([*(source for _, source in carries), *blanks], pa.string()),
+                "breaks": pa.array([True] * (len(begins) + len(breaks)), pa.bool_()),
+            }
+        )
+        ends = pa.table({"pos": pa.array([*(start - 1 for start in begins[1:]), len(batch.data)], pa.int64())})
+        con.register("goodput_marks", marks)
+        con.register("goodput_ends", ends)
+        con.execute(sql_text("carry"))
+        found = con.execute(
+            "SELECT m.run, m.source FROM goodput_ends e ASOF JOIN marks m ON e.pos >= m.pos ORDER BY e.pos"
+        ).fetchall()
+        con.unregister("goodput_marks")
+        con.unregister("goodput_ends")
+        return [(run, source) for run, source in found]
+
+    def type_events(self) -> None:
+        """Makes `staged_KIND` and `keys` of all that can be taken."""
+        con = self._con
+        odd_kinds = self._type_odd() if self._odd else set()
+        if self._lacking and self._plain:
+            self._reject(
+                "SELECT p.pos, CASE WHEN coalesce(p.source, c.source) IS NULL THEN 'no_source' ELSE 'no_run' END "
+                "FROM plain p LEFT JOIN carried c ON c.pos = p.pos "
+                "WHERE coalesce(p.source, c.source) IS NULL OR coalesce(p.run, c.run) IS NULL"
+            )
+        self.kinds = [kind for kind in KINDS.values() if kind.name in odd_kinds or (kind is _STEP and self._plain)]
+        names = [f"SELECT run, source FROM odd_{name} WHERE fault IS NULL" for name in odd_kinds]
+        if self._plain:
+            names.append(statements.plain_names(lacking=bool(self._lacking)))
+        if not names:
+            con.execute("CREATE OR REPLACE TEMP TABLE keys (pos BIGINT, run_id INTEGER, source_id INTEGER, seq BIGINT)")
+            return
+        con.execute(f"CREATE OR REPLACE TEMP TABLE staged_names AS {' UNION '.join(names)}")
+        con.execute(sql_text("names"))
+        for kind in self.kinds:
+            plain = kind is _STEP and self._plain
+            odd = kind.name in odd_kinds
+            con.execute(statements.staged(kind, plain=plain, odd=odd, lacking=bool(self._lacking)))
+        keys = " UNION ALL ".join(f"SELECT pos, run_id, source_id, seq FROM staged_{kind.name}" for kind in self.kinds)
+        con.execute(f"CREATE OR REPLACE TEMP TABLE keys AS {keys}")
+
+    def events(self) -> list[Counter[int | None]]:
+        """How many events each slice has of each run (by key; None: an allocation without one)."""
+        counts: list[Counter[int | None]] = [Counter() for _ in self._batch.starts]
+        found = self._con.execute(self._batch.by_slice("SELECT pos, run_id FROM keys", "run_id")).fetchall()
+        for index, run_id, number in found:
+            counts[index][run_id] = number
+        return counts
+
+    def land(self) -> None:
+        """Moves the staged events into their tables."""
+        for kind in self.kinds:
+            self._con.execute(statements.land(kind))
+
+    def _read(self, plain: pa.Table, odd: pa.Table) -> tuple[bool, bool]:
+        """Fills `plain` and `odd`; whether they have rows."""
+        con = self._con
+        con.register("goodput_plain", plain)
+        con.execute(statements.plain_steps())
+        con.unregister("goodput_plain")
+        lacks = statements.plain_step_lacks()
+        if self._one(f"SELECT count(*) FROM plain WHERE {lacks}"):
+            found = con.execute(f"SELECT pos FROM plain WHERE {lacks}").fetchnumpy()["pos"]
+            moved = plain.filter(pa.array(np.isin(plain["pos"].to_numpy(), found)))
+            odd = pa.concat_tables([odd, moved])
+            con.execute(f"DELETE FROM plain WHERE {lacks}")
+        con.register("goodput_odd", odd)
+        con.execute(statements.odd_fields())
+        con.unregister("goodput_odd")
+        return self._one("SELECT count(*) FROM plain") > 0, odd.num_rows > 0
+
+    def _type_odd(self) -> set[str]:
+        """Types the odd events; the kinds that there are."""
+        con = self._con
+        con.execute(sql_text("heads"), {"kinds": list(KINDS)})
+        self._reject("SELECT pos, fault FROM odd_heads WHERE fault IS NOT NULL")
+        found = con.execute("SELECT DISTINCT kind FROM odd_heads WHERE fault IS NULL").fetchall()
+        kinds = {name for (name,) in found}
+        for name in kinds:
+            con.execute(statements.odd_events(KINDS[name]))
+            self._reject(f"SELECT pos, fault FROM odd_{name} WHERE fault IS NOT NULL")
+        return kinds
+
+    def _reject(self, query: str) -> None:
+        for pos, fault in self._con.execute(query).fetchall():
+            self._batch.reject(pos, fault)
+
+    def _one(self, query: str) -> int:
+        row = one_row(self._con, query)
+        assert row is not None
+        return int(row[0])
