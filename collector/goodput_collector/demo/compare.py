@@ -168,9 +168,10 @@ def _incident(
         what=f"{name}: work thrown away",
         injected=None if save_end_ns is None else (worked_until_ns - save_end_ns) / NS_PER_S * record.ranks,
         ledger=incident.rework_gpu_s,
-        allowed=(CLOCK_S + (0 if hung else SEEN_S)) * record.ranks,
+        allowed=(CLOCK_S + (_uneven_s(record, attempt.attempt) if hung else SEEN_S)) * record.ranks,
         unit="GPU-s",
-        why="from the end of the last save" + ("" if hung else "; a death is seen a poll later"),
+        why="from the end of the last save, "
+        + ("to that of a step, which ranks leave unevenly" if hung else "to a death, which is seen a poll later"),
     )
     if following is not None and following.first_step_start_ns is not None:
         yield Line(
@@ -193,7 +194,7 @@ def _incident(
             ledger=teardown_ns / NS_PER_S,
             allowed=2 * SEEN_S * record.ranks,
             unit="GPU-s",
-            why="both ends are deaths, each seen a poll later",
+            why="torchrun's wait for the stopped process, cut short by us; from death to death, each seen a poll later",
         )
 
 
@@ -257,7 +258,7 @@ def _remainder(record: Record, attempts: list[AttemptTruth], report: Report) -> 
         unit="GPU-s",
         why=f"{SAVE_CLOCK_S * 1e3:.0f} ms for each save between two readings of the clock",
     )
-    starts_s = warm_s = kept_s = 0.0
+    starts_s = warm_s = kept_s = uneven_s = 0.0
     for before, attempt, following in zip([None, *attempts], attempts, [*attempts[1:], None], strict=False):
         begun_ns = attempt.seen_ns if before is None or before.abort_ns is None else before.abort_ns
         first_ns = attempt.first_step_start_ns
@@ -267,6 +268,7 @@ def _remainder(record: Record, attempts: list[AttemptTruth], report: Report) -> 
         starts_s += (first_ns - begun_ns) / NS_PER_S
         excess_s = _first_step_excess_s(record, attempt.attempt)
         warm_s += excess_s
+        uneven_s += CLOCK_S + 2 * _uneven_s(record, attempt.attempt)
         last = attempt.last_step if following is None or following.first_step is None else following.first_step - 1
         ends = [line.end_ns for line in record.of(attempt.attempt, "step") if line.step == last]
         if last is not None and ends:
@@ -276,18 +278,18 @@ def _remainder(record: Record, attempts: list[AttemptTruth], report: Report) -> 
         what="all starts and restarts",
         injected=(starts_s + warm_s) * record.ranks,
         ledger=report.gpu_s[Category.STARTUP],
-        allowed=(SEEN_S + CLOCK_S) * len(attempts) * record.ranks,
+        allowed=(SEEN_S * len(attempts) + uneven_s) * record.ranks,
         unit="GPU-s",
-        why="a process is seen to come or go a poll later; first steps may be cut elsewhere",
+        why="a process is seen to come or go a poll later; ranks leave the first step unevenly",
     )
     kept = (Category.PRODUCTIVE, Category.STRAGGLER, Category.DATA_WAIT, Category.UNATTRIBUTED)
     yield Line(
         what="steps that were kept",
         injected=kept_s * record.ranks,
         ledger=sum(report.gpu_s[category] for category in kept),
-        allowed=(small_s + CLOCK_S * len(attempts)) * record.ranks,
+        allowed=(small_s + uneven_s) * record.ranks,
         unit="GPU-s",
-        why="productive, with the waiting inside it; what saves and first steps may be off by",
+        why="productive, with the waiting inside it; may be off by what saves and first steps may be",
     )
 
 
@@ -303,8 +305,7 @@ def _own_work_spread_s(record: Record, attempt: int, leave_out: set[int | None])
     for line in record.of(attempt, "step"):
         if line.step is not None and line.own_ns is not None and line.step not in leave_out:
             own.setdefault(line.step, []).append(line.own_ns)
-    spreads = sorted(max(times) - min(times) for times in own.values())
-    return spreads[len(spreads) * 9 // 10] / NS_PER_S if spreads else 0.0
+    return _high([max(times) - min(times) for times in own.values()])
 
 
 def _first_step_excess_s(record: Record, attempt: int) -> float:
@@ -316,6 +317,20 @@ def _first_step_excess_s(record: Record, attempt: int) -> float:
             spans[line.step] = min(start_ns, line.start_ns), max(end_ns, line.end_ns)
     lengths = [end_ns - start_ns for _, (start_ns, end_ns) in sorted(spans.items())]
     return max(0.0, lengths[0] - statistics.median(lengths[1:26])) / NS_PER_S if len(lengths) > 1 else 0.0
+
+
+def _uneven_s(record: Record, attempt: int) -> float:
+    """How unevenly the ranks leave a step together: the 90th percentile of latest minus earliest end."""
+    ends: dict[int, list[int]] = {}
+    for line in record.of(attempt, "step"):
+        if line.step is not None:
+            ends.setdefault(line.step, []).append(line.end_ns)
+    return _high([max(times) - min(times) for times in ends.values()])
+
+
+def _high(values_ns: list[int]) -> float:
+    """The 90th percentile, in seconds; 0 of nothing."""
+    return sorted(values_ns)[len(values_ns) * 9 // 10] / NS_PER_S if values_ns else 0.0
 
 
 def _saves(record: Record) -> dict[tuple[int, int], float]:

@@ -124,7 +124,7 @@ def make_plan(options: DemoOptions) -> Plan:
         save_every=save_every,
         fault_after_save=save_every * 6 // 10,
         slow_steps=slow_steps(options.ranks, other_steps),
-        give_up_s=options.seconds + 110.0,
+        give_up_s=options.seconds + 110.0 + 15.0 * max(0, options.ranks - 4),  # more ranks start more slowly
     )
 
 
