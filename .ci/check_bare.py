@@ -11,6 +11,7 @@ from pathlib import Path
 
 
 def main() -> int:
+    before = set(sys.modules)  # a fresh environment may load something of its installer's at the start
     import goodput
 
     recorder = goodput.start(run="bare")
@@ -25,7 +26,9 @@ def main() -> int:
     outside = sorted(
         name
         for name, module in sys.modules.items()
-        if "site-packages" in (getattr(module, "__file__", None) or "") and not module.__file__.startswith(str(ours))
+        if name not in before
+        and "site-packages" in (getattr(module, "__file__", None) or "")
+        and not module.__file__.startswith(str(ours))
     )
     assert not outside, f"third-party packages were loaded: {outside}"
 

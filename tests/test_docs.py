@@ -1,11 +1,16 @@
 """The documentation names everything there is, and nothing that is not there."""
 
+import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import typer
 
+import goodput
 from goodput.cli import build_app, installed_sources
 from goodput_analytics.model import Category
 
@@ -45,6 +50,25 @@ def test_the_readme_names_every_setting_and_no_other() -> None:
         for name in re.findall(r"""["'](GOODPUT_(?!DEMO_)[A-Z_]+)["']""", file.read_text())
     }
     assert set(re.findall(r"^\| `(GOODPUT_[A-Z_]+)`", README, re.MULTILINE)) == in_code
+
+
+def test_the_loop_in_the_readme_records_what_it_says(tmp_path: Path) -> None:
+    (loop,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    around = "first, loader = 251, range(251)\ntrain_on = save = lambda thing: None\n"
+    subprocess.run([sys.executable, "-c", around + loop], env=os.environ | {"GOODPUT_SPOOL": str(tmp_path)}, check=True)
+    lines = [json.loads(line) for file in sorted(tmp_path.glob("*.jsonl")) for line in file.read_text().splitlines()]
+    told = {kind: [line for line in lines if line["kind"] == kind] for kind in {line["kind"] for line in lines}}
+    assert told["resume"][0]["step"] == 250
+    assert max(line["step"] for line in told["step"]) == 501
+    assert [(line["span"], line["step"], line.get("ok", True)) for line in told["end"]] == [("checkpoint", 500, True)]
+    assert [line["reason"] for line in told["stop"]] == ["finished"]
+
+
+def test_the_readme_names_every_call_of_the_recorder_and_no_other() -> None:
+    calls = {name for name in vars(goodput.Recorder) if not name.startswith("_")}
+    named = set(re.findall(r"\brec\.(\w+)", README))
+    assert named <= calls
+    assert calls - named == {"run", "source", "active"}
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/ACCOUNTING.md"])

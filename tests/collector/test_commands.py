@@ -2,6 +2,8 @@
 
 import json
 import os
+import pty
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +77,44 @@ def test_ingest_takes_the_event_files_of_a_folder(tmp_path: Path, capsys: pytest
     (spool / "a.lock").write_text("not events")
     assert main(["ingest", str(spool), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["new"] == len(lines)
+
+
+def test_ingest_of_a_spool_takes_what_a_killed_rank_had_only_in_memory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = (
+        "import goodput, os, signal\n"
+        "rec = goodput.start(run='killed')\n"
+        "for step in (1, 2, 3):\n    rec.begin_step(step)\n    rec.end_step()\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    spool = tmp_path / "spool"
+    subprocess.run([sys.executable, "-c", code], env=os.environ | {"GOODPUT_SPOOL": str(spool)}, check=False)
+    assert main(["ingest", str(spool)]) == 0
+    capsys.readouterr()
+    assert main(["report", "killed", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["attempts"][0]["last_step"] == 3
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_progress_bar_is_drawn_for_a_person_and_kept_out_of_the_output(watched: bool, events: Path) -> None:
+    person, command = pty.openpty()
+    args = [sys.executable, "-m", "goodput", "ingest", str(events), "--json"]
+    done = subprocess.run(
+        args, stdout=subprocess.PIPE, stderr=command if watched else subprocess.PIPE, check=True,
+        env=os.environ | {"TERM": "xterm"},
+    )  # fmt: skip
+    os.close(command)
+    seen = b""
+    while watched and select.select([person], [], [], 5)[0]:
+        try:
+            seen += os.read(person, 4096)
+        except OSError:  # how Linux tells that nobody writes to a terminal any more
+            break
+    os.close(person)
+    assert ("━".encode() in seen) == watched
+    assert done.stderr == (None if watched else b"")
+    assert json.loads(done.stdout)["new"] == len(made_events.by_hand())
 
 
 def test_report_as_json_is_the_figures_checked_by_hand(db: str, capsys: pytest.CaptureFixture[str]) -> None:
