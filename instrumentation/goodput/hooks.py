@@ -35,7 +35,8 @@ def earliest_start_ns(process_start_ns: int, now_ns: int) -> int:
     before it ended, or since now while another one records."""
     if any(recorder.active for recorder in _watched):
         return now_ns
-    return max([process_start_ns, *map(_end_ns, _watched)])
+    # Never later than now: each recorder read the wall clock for itself.
+    return min(max([process_start_ns, *map(_end_ns, _watched)]), now_ns)
 
 
 def _end_ns(recorder: LiveRecorder) -> int:

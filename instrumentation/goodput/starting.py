@@ -142,6 +142,8 @@ def _reserve(
     try:
         directory = tmpfs_directory(environment.memory)
         path = None if directory is None else directory / source
+        if directory is None and environment.memory is not None:
+            warn_once("no tmpfs", f"{environment.memory} is no tmpfs: a kill may cost the last 0.1 s of events")
     except OSError as error:
         guard.caught("tmpfs cannot be used", error)
     try:
