@@ -1,13 +1,24 @@
-"""Random lives of runs, as hypothesis strategies: planned ones whose truth is known."""
+"""Random lives of runs, as hypothesis strategies: planned ones whose truth is known, and wild ones."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from .events import Event
 from .planned import Life, S, Shape
+from .wild import make_wild
 from .writing import to_lines
 
-__all__ = ["planned_life", "to_lines"]
+__all__ = ["planned_life", "to_lines", "wild_events"]
+
+
+@st.composite
+def wild_events(draw: st.DrawFn, *, disputed: bool = False) -> list[Event]:
+    """Valid events of the run `wild`, of one to four ranks and attempts, in which much goes wrong.
+
+    `disputed` lets in what the rules leave open; the ledger must balance there too, but two readings may differ.
+    """
+    return make_wild(draw(st.randoms(use_true_random=False)), disputed=disputed)
 
 
 @st.composite

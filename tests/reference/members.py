@@ -63,7 +63,7 @@ class Member:
 
     @property
     def last_event_ns(self) -> int:
-        return int(max(e["ts_ns"] for e in [*self.events, *self.beats]))
+        return int(max((e["ts_ns"] for e in [*self.events, *self.beats]), default=self.start_ns))
 
     def heard(self) -> list[Event]:
         """All heartbeats, its own and those of the source beside it, in order of time."""

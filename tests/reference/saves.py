@@ -42,11 +42,11 @@ def saves_of(course: Course, next_start_ns: int | None) -> list[Save]:
             by_step[course.life_at(span.begin_ns).ordinal, span.step].append(span)
     begins = [(min(s.begin_ns for s in spans), life, step) for (life, step), spans in by_step.items()]
     told: dict[tuple[int, int | None], int] = {}
-    for when, step in sorted(said):
+    for when, said_step in sorted(said):
         # Of several saves of one step, the word is about the one begun last before it.
-        before = [(begin, life) for begin, life, saved in begins if saved == step and begin <= when]
+        before = [(begin, life) for begin, life, saved in begins if saved == said_step and begin <= when]
         if before:
-            told.setdefault((max(before)[1], step), when)
+            told.setdefault((max(before)[1], said_step), when)
     out = []
     for (life, step), spans in by_step.items():
         ended = all(s.completed and s.ok for s in spans)
