@@ -280,5 +280,5 @@ class LiveRecorder:
             self.outcome = None
             self._memory.note_outcome(None)
 
-    def _failed(self, reason: str, error: BaseException) -> None:
-        self.guard.caught(reason, error, lost=0 if self.ended_ns is not None else 1)
+    def _failed(self, reason: str, error: BaseException, lost: int = 1) -> None:
+        self.guard.caught(reason, error, lost=lost if self.active else 0)

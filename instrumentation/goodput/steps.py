@@ -19,6 +19,7 @@ COALESCE_MAX_NS = 1_000_000_000
 _KEEP_BELOW_NS = 4 * COALESCE_BELOW_NS
 _BLOCK_SHIFT_MIN = 4
 _SHIFT_MAX = 20
+_NEVER = 1 << 63
 _NAN = float("nan")
 
 
@@ -87,10 +88,10 @@ class Steps:
         outlet: Outlet,
         on_start: Callable[[], None],
         on_error: Callable[[BaseException], None],
-        failed: Callable[[str, BaseException], None],
+        failed: Callable[[str, BaseException, int], None],
     ) -> None:
         """`on_start` is called when a step begins and `alert` is set, `on_error` with an exception that leaves a step;
-        `failed` takes errors of our own."""
+        `failed` takes errors of our own, and how many events they cost."""
         self._monotonic_ns = clock.monotonic_ns
         self._offset_ns = clock.offset_ns
         self._memory = memory
@@ -138,8 +139,9 @@ class Steps:
         try:
             if self.alert:
                 self._on_start()
-            if type(self._step) is not int:
+            if type(self._step) is not int or type(self._count) is not int:
                 self._step = index(self._step)
+                self._count = index(self._count)
             now = self._monotonic_ns() + self._offset_ns
             wait = self._wait_ns
             if wait:
@@ -153,7 +155,7 @@ class Steps:
             self.open = True
         except Exception as error:
             self.open = False
-            self._failed("step could not be begun", error)
+            self._failed("step could not be begun", error, 1)
         return self
 
     def __exit__(
@@ -192,7 +194,7 @@ class Steps:
             if step >= self._mark_next:
                 self._pace(step, end)
         except Exception as ours:
-            self._failed("step could not be recorded", ours)
+            self._failed("step could not be recorded", ours, 1)
 
     def abandon(self, error: BaseException) -> None:
         """An exception leaves the step: it is not done, and nothing is said of it."""
@@ -200,7 +202,7 @@ class Steps:
         try:
             self._on_error(error)
         except Exception as ours:
-            self._failed("exception could not be recorded", ours)
+            self._failed("exception could not be recorded", ours, 0)
 
     def note(self, *, loss: float | None = None, lr: float | None = None, applied: bool | None = None) -> None:
         """Tell more about the open step: its loss and learning rate, and whether its update was applied."""
@@ -215,7 +217,8 @@ class Steps:
             if applied is not None:
                 self.applied = bool(applied)
         except Exception as error:
-            self._failed("step's figures could not be read", error)
+            # The step itself is recorded all the same.
+            self._failed("step's figures could not be read", error, 0)
 
     def own_work_done(self) -> None:
         """From here this rank only waits for the others. The last call in a step counts."""
@@ -251,8 +254,9 @@ class Steps:
     def rewind(self) -> None:
         """A checkpoint was loaded: the step number may fall back."""
         self.cut()
-        self._mark_step = None
-        self._mark_next = 0
+        if self._mark_next != _NEVER:
+            self._mark_step = None
+            self._mark_next = 0
 
     def flush(self) -> None:
         """Write the pending step. Any thread may."""
@@ -274,8 +278,8 @@ class Steps:
         self._pending.clear()
         self.open = False
         self._shift = 0
-        # No step number gets there, so the shift stays 0 and nothing is ever joined.
-        self._mark_next = 1 << 63
+        # With no next block the shift stays 0, and nothing is ever joined.
+        self._mark_next = _NEVER
 
     def _join(self, step: int, start: int, end: int, data: int, busy: int, count: int, loss: float, lr: float) -> None:
         """Add a step to the pending one, and write that when it is due."""

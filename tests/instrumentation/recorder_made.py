@@ -78,9 +78,7 @@ def make(
     memory = Memory(shared)
     rec = LiveRecorder(run="run", source=source, clock=clock, memory=memory, guard=guard)
     rec.event(Kind.START, {"v": 1, "job": "j", "rank": 0, "world_size": 1})
-    writer = SpoolWriter(
-        directory=spool, run="run", source=source, memory=memory, guard=guard, max_bytes=max_bytes
-    )
+    writer = SpoolWriter(directory=spool, run="run", source=source, memory=memory, guard=guard, max_bytes=max_bytes)
     worker = Worker(
         recorder=rec,
         clock=clock,
