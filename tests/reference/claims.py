@@ -160,14 +160,8 @@ def split(ns: int, window: Window, life: Life, category: str, phase: str | None,
         out.append(Share(ns=kept_ns - risky_ns, category=category, phase=phase))
         out.append(Share(ns=risky_ns, category=category, phase=phase, at_risk=True))
     if thrown:
-        low, high = line.kept.get((window.attempt, window.life), (0, 0))
-        steps = [n for n in range(window.step - window.count + 1, window.step + 1) if not (kept and low < n <= high)]
-        charges: dict[Charge, int] = {}
-        for n in steps:
-            charge = line.charged_to(life, n)
-            charges[charge] = charges.get(charge, 0) + 1
         done, ns_done = 0, 0
-        for charge, n in charges.items():
+        for charge, n in line.thrown_of(window, life):
             done += n
             upto = thrown_ns * done // thrown
             out.append(Share(ns=upto - ns_done, category=Category.REWORK, phase=None, charge=charge))

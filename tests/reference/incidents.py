@@ -179,16 +179,14 @@ def told(
 
 
 def lost_steps(facts: Facts, charge: Charge) -> int:
-    n = 0
-    for course in facts.courses:
-        for life in course.lives:
-            low, high = facts.line.kept.get((life.attempt, life.ordinal), (0, 0))
-            kept_life = (life.attempt, life.ordinal) in facts.line.kept
-            for w in life.windows:
-                for step in range(w.step - w.count + 1, w.step + 1):
-                    if not (kept_life and low < step <= high) and facts.line.charged_to(life, step) == charge:
-                        n += 1
-    return n
+    thrown = [
+        run
+        for course in facts.courses
+        for life in course.lives
+        for w in life.windows
+        for run in facts.line.thrown_of(w, life)
+    ]
+    return sum(n for paid_by, n in thrown if paid_by == charge)
 
 
 def suspects(attempt: Attempt, cause: str, abort_ns: int) -> list[int]:

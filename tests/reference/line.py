@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from .saves import Save
 from .windows import Course, Life, Window
@@ -29,6 +30,20 @@ class Line:
         """How many of the steps that the window stands for were kept."""
         low, high = self.kept.get((w.attempt, w.life), (EVERYTHING, NOTHING))
         return max(0, min(w.step, high) - max(w.step - w.count, low))
+
+    def thrown_of(self, w: Window, life: Life) -> list[tuple[Charge, int]]:
+        """The window's thrown-away steps in order, as runs of one charge with their number."""
+        first, last = w.step - w.count, w.step  # the steps in (first, last]
+        low, high = self.kept.get((w.attempt, w.life), (EVERYTHING, EVERYTHING))
+        out: list[tuple[Charge, int]] = []
+        for a, b in ((first, min(last, low)), (max(first, high), last)):
+            if b <= a:
+                continue
+            resumed = [self.resumed_at[x.attempt, x.ordinal] for x in self.order]
+            edges = sorted({a, b, *(r for r in resumed if r is not None and a < r < b)})
+            for c, d in pairwise(edges):
+                out.append((self.charged_to(life, c + 1), d - c))
+        return out
 
     def keeps(self, life: Life, step: int | None) -> bool:
         """Whether an evaluation of `step`, made in `life`, still counts."""

@@ -174,7 +174,8 @@ def window_of(life: Life, number: int, of_rank: dict[int, Step], previous: Windo
     gaps = {}
     for rank, step in of_rank.items():
         before = life.windows[-1].of_rank.get(rank) if same_life else None
-        gaps[rank] = 0 if before is None else own_gap(before, step, spans)
+        missing = before is None or before.step < step.step - step.count
+        gaps[rank] = 0 if before is None or missing else own_gap(before, step, spans)
     return Window(
         attempt=life.attempt,
         life=life.ordinal,
