@@ -55,13 +55,12 @@ class LivenessLock:
         fd = os.open(hidden, flags, 0o600)
         try:
             os.write(fd, json.dumps(asdict(info)).encode("ascii") + b"\n")
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            hold(path, fd)
             hidden.rename(path)
         except BaseException:
-            os.close(fd)
+            let_go(path, fd)
             hidden.unlink(missing_ok=True)
             raise
-        _own.add(path.absolute())
         return cls(path, fd)
 
     @classmethod
@@ -118,12 +117,23 @@ class LivenessLock:
             if remove:
                 self.path.unlink(missing_ok=True)
         finally:
-            os.close(fd)
-            _own.discard(self.path.absolute())
+            let_go(self.path, fd)
+
+
+def hold(path: Path, fd: int) -> None:
+    """Take the lock of a file that this process has just made. Raises OSError."""
+    fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    _own.add(path.absolute())
+
+
+def let_go(path: Path, fd: int) -> None:
+    """Close a file that was held."""
+    os.close(fd)
+    _own.discard(path.absolute())
 
 
 def is_alive(path: Path) -> bool:
-    """The process behind a lock file lives. A missing file means that it ended and was taken care of."""
+    """The process that holds this file lives. A missing file means that it ended and was taken care of."""
     if path.absolute() in _own:
         return True
     try:

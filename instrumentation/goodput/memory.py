@@ -2,7 +2,7 @@
 
 One file on tmpfs, never shrunk:
 
-    page 0   magic, cursors, the pending step, the outcome so far
+    page 0   magic, cursors, the pending step, the outcome so far, the lock file that leads here
     then     two halves of 256 KiB: whole lines from their start, NULs after them
 
 Lines are appended with `mmap.write`, which checks the room, copies and moves its position in one C call. Under the
@@ -24,6 +24,8 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from goodput.liveness import hold, let_go
+
 HALF_BYTES = 256 * 1024
 HEADER_BYTES = mmap.PAGESIZE
 FILE_BYTES = HEADER_BYTES + 2 * HALF_BYTES
@@ -40,6 +42,7 @@ _CURSORS_AT = (64, 128)
 _STEPS_AT = (192, 320)
 _OUTCOME_AT = 1024
 _OUTCOME_MAX_BYTES = 1024
+_LOCK_AT = 2304
 
 PendingStep = tuple[int, int, int, int, int, int, int, float, float]
 """seq, step, start_ns, end_ns, data_ns, busy_ns, count, loss, lr: the arguments of `format_step`."""
@@ -73,6 +76,7 @@ class Memory:
 
     __slots__ = (
         "_cursor_count",
+        "_fd",
         "_swap",
         "closed",
         "generation",
@@ -82,13 +86,14 @@ class Memory:
         "writable",
     )
 
-    def __init__(self, path: Path | None) -> None:
-        """Reserve the memory. Raises OSError when tmpfs has no room for it."""
+    def __init__(self, path: Path | None, lock: Path | None = None) -> None:
+        """Reserve the memory. `lock` is the file that tells readers of it. Raises OSError when tmpfs has no room."""
         self.path = path
         self.halves: tuple[mmap.mmap, mmap.mmap]
         if path is None:
             self.header = mmap.mmap(-1, HEADER_BYTES)
             self.halves = (mmap.mmap(-1, HALF_BYTES), mmap.mmap(-1, HALF_BYTES))
+            self._fd = -1
         else:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
@@ -98,16 +103,20 @@ class Memory:
                 self.header = mmap.mmap(fd, HEADER_BYTES, flags=flags)
                 first = mmap.mmap(fd, HALF_BYTES, flags=flags, offset=HEADER_BYTES)
                 self.halves = (first, mmap.mmap(fd, HALF_BYTES, flags=flags, offset=HEADER_BYTES + HALF_BYTES))
+                hold(path, fd)
             except BaseException:
+                os.close(fd)
                 path.unlink(missing_ok=True)
                 raise
-            finally:
-                os.close(fd)
+            self._fd = fd
         self.generation = 0
         self.writable = 2
         self.closed = False
         self._cursor_count = 0
         self._swap = threading.RLock()
+        if lock is not None:
+            name = os.fsencode(lock)[: HEADER_BYTES - _LOCK_AT - 4]
+            self.header[_LOCK_AT : _LOCK_AT + 4 + len(name)] = _U32.pack(len(name)) + name
         _U64.pack_into(self.header, _GENERATIONS_AT + 8, 1)
         self.note_cursor(Cursor(generation=0, offset=0, file_number=0, file_bytes=0))
         self.header[: len(_MAGIC)] = _MAGIC
@@ -171,6 +180,9 @@ class Memory:
             self.closed = True
         for part in (*self.halves, self.header):
             part.close()
+        if self.path is not None and self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            let_go(self.path, fd)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,6 +244,14 @@ def read_remains(image: bytes) -> Remains:
         outcome=outcome,
         damaged=damaged,
     )
+
+
+def lock_of(header: bytes) -> Path | None:
+    """The lock file that a memory's header names; None when it is no memory, or names none."""
+    if not header.startswith(_MAGIC) or len(header) < HEADER_BYTES:
+        return None
+    (length,) = _U32.unpack_from(header, _LOCK_AT)
+    return Path(os.fsdecode(header[_LOCK_AT + 4 : _LOCK_AT + 4 + length])) if length else None
 
 
 def _whole_lines(half: bytes) -> tuple[bytes, int]:

@@ -10,12 +10,16 @@ A reader takes a live source's file up to its last newline. Standard library onl
 
 from __future__ import annotations
 
+import os
+import stat
 import time
 from pathlib import Path
 
-from goodput.directory import default_spool_directory
+from goodput.directory import default_spool_directory, is_tmpfs, user_directory_name
+from goodput.environment import read_environment
 from goodput.guard import warn_once
 from goodput.liveness import SUFFIX, LivenessLock, is_alive
+from goodput.memory import HEADER_BYTES, lock_of
 from goodput.process import boot_id
 from goodput.recovery import Recovered, recover_source
 from goodput.spoolfile import Segment, parse_segment
@@ -75,7 +79,8 @@ def recover_dead(directory: Path | str) -> list[Recovered]:
                 done.append(recovered)
         except (OSError, ValueError) as error:
             warn_once(f"recover {path}", f"{path.name}: what its process left could not be taken up: {error}")
-    _sweep(Path(directory))
+    _sweep_locks(Path(directory))
+    _sweep_memory()
     return done
 
 
@@ -86,11 +91,30 @@ def _locks(directory: Path) -> list[Path]:
         return []
 
 
-def _sweep(directory: Path) -> None:
+def _sweep_locks(directory: Path) -> None:
     """Remove lock files that a process killed at its very start never finished."""
     try:
         for path in directory.glob(f".*{SUFFIX}.new"):
             if time.time() - path.lstat().st_mtime > _UNFINISHED_S:
                 path.unlink(missing_ok=True)
+    except OSError:
+        pass
+
+
+def _sweep_memory() -> None:
+    """Remove this user's memory segments whose process has died and whose lock file is gone: somebody removed the
+    spool, and nobody would ever find them."""
+    root = read_environment().memory
+    try:
+        if root is None or not is_tmpfs(root):
+            return
+        for path in (Path(root) / user_directory_name()).iterdir():
+            found = path.lstat()
+            old = time.time() - found.st_mtime > _UNFINISHED_S
+            if old and stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not is_alive(path):
+                with path.open("rb") as file:
+                    lock = lock_of(file.read(HEADER_BYTES))
+                if lock is None or not lock.exists():
+                    path.unlink(missing_ok=True)
     except OSError:
         pass

@@ -162,7 +162,7 @@ def _reserve(
         guard.caught("spool directory cannot be used", error)
         return Memory(None), None
     try:
-        return Memory(path), lock
+        return Memory(path, lock.path), lock
     except OSError as error:
         guard.caught("tmpfs has no room for the memory segments", error)
         return Memory(None), lock

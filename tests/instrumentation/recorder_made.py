@@ -75,7 +75,7 @@ def make(
         source=source, run="run", memory=str(shared) if shared else None, pid=1, rank=0, boot_id=boot_id()
     )
     lock = LivenessLock.create(spool, info)
-    memory = Memory(shared)
+    memory = Memory(shared, lock.path)
     rec = LiveRecorder(run="run", source=source, clock=clock, memory=memory, guard=guard)
     rec.event(Kind.START, {"v": 1, "job": "j", "rank": 0, "world_size": 1})
     writer = SpoolWriter(directory=spool, run="run", source=source, memory=memory, guard=guard, max_bytes=max_bytes)

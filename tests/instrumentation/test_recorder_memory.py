@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from recorder_made import MS, Made, make
 from recorder_reading import done_steps, kinds, of_rank, read_events
 
 from goodput import liveness
+from goodput.directory import is_tmpfs, user_directory_name
 from goodput.liveness import LivenessLock
 from goodput.memory import FILE_BYTES, HALF_BYTES, Memory, read_remains
 from goodput.spool import list_segments, list_sources, recover_dead, source_is_alive
@@ -25,6 +28,9 @@ def die(made: Made) -> None:
     lock: Any = made.worker._lock
     os.close(lock._fd)
     liveness._own.discard(lock.path.absolute())
+    if made.memory.path is not None:
+        os.close(made.memory._fd)
+        liveness._own.discard(made.memory.path.absolute())
 
 
 @pytest.fixture
@@ -333,6 +339,26 @@ def test_only_one_reader_takes_a_dead_source(spool: Path, shared: Path) -> None:
     assert LivenessLock.take_over(path) is None
     first.release(remove=False)
     assert len(recover_dead(spool)) == 1
+
+
+@pytest.mark.skipif(not is_tmpfs("/dev/shm"), reason="only memory on tmpfs is looked for")
+def test_memory_whose_spool_was_removed_does_not_stay_for_ever(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as root:
+        monkeypatch.setenv("GOODPUT_MEMORY", root)
+        folder = Path(root) / user_directory_name()
+        folder.mkdir()
+        old, young, live, known = (
+            make(spool / name, shared=folder / name) for name in ("old", "young", "live", "known")
+        )
+        for made in (old, young, known):
+            die(made)
+        for made in (old, young, live):
+            shutil.rmtree(made.spool)
+        for made in (old, live, known):
+            assert made.memory.path is not None
+            os.utime(made.memory.path, (0, 0))
+        recover_dead(spool)
+        assert sorted(path.name for path in folder.iterdir()) == ["known", "live", "young"]
 
 
 @pytest.mark.parametrize("image", [b"", bytes(FILE_BYTES), b"GOODPUT1", b"GOODPUT1" + bytes(FILE_BYTES - 8)])
