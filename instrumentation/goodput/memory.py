@@ -143,7 +143,8 @@ class Memory:
     def give_back(self, generation: int) -> None:
         """Empty the half of a generation that is on disk, for the next but one."""
         half = self.halves[generation & 1]
-        half[: half.tell()] = bytes(half.tell())
+        used = half.tell()
+        half[:used] = bytes(used)
         half.seek(0)
         _U64.pack_into(self.header, _GENERATIONS_AT + 8 * (generation & 1), generation + 2)
         self.writable = generation + 3

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from goodput.directory import prepare_directory
 from goodput.guard import Guard
-from goodput.memory import Cursor, Memory
+from goodput.memory import HALF_BYTES, Cursor, Memory
 from goodput.spoolfile import FILE_MAX_BYTES, SpoolFile
 
 RETRY_NS = 1_000_000_000
@@ -28,6 +28,7 @@ class SpoolWriter:
         "_at_line_start",
         "_checked_ns",
         "_directory",
+        "_drained_bytes",
         "_generation",
         "_guard",
         "_heartbeats",
@@ -53,9 +54,15 @@ class SpoolWriter:
         self._at_line_start = True
         self._retiring = False
         self._used_bytes = 0
+        self._drained_bytes = 0
         self._checked_ns = 0
         self._refused_ns: int | None = None
         self.file_max_bytes = FILE_MAX_BYTES
+
+    @property
+    def pressed(self) -> bool:
+        """The memory fills fast, or a half waits to be given back: come again soon."""
+        return self._retiring or self._drained_bytes > HALF_BYTES // 4
 
     def drain(self, now_ns: int, *, final: bool = False) -> bool:
         """Write what the memory holds; True when all of it is on disk. Errors are counted, never raised.
@@ -65,6 +72,7 @@ class SpoolWriter:
         if not final and self._refused_ns is not None and now_ns - self._refused_ns < RETRY_NS:
             return False
         self._refused_ns = None
+        self._drained_bytes = 0
         try:
             while True:
                 half = self._memory.halves[self._generation & 1]
@@ -136,6 +144,7 @@ class SpoolWriter:
             self._note()
         taken = file.write(chunk)
         self._offset += taken
+        self._drained_bytes += taken
         self._used_bytes += taken
         if taken:
             self._at_line_start = chunk[taken - 1] == 0x0A

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import tempfile
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +15,13 @@ import pytest
 from recorder_made import MS, Made, make
 from recorder_reading import done_steps, kinds, of_rank, read_events
 
+import goodput
 from goodput import liveness
 from goodput.directory import is_tmpfs, user_directory_name
 from goodput.liveness import LivenessLock
 from goodput.memory import FILE_BYTES, HALF_BYTES, Memory, read_remains
 from goodput.spool import list_segments, list_sources, recover_dead, source_is_alive
+from goodput.spoolfile import SpoolFile
 
 
 class Killed(BaseException):
@@ -365,3 +370,58 @@ def test_memory_whose_spool_was_removed_does_not_stay_for_ever(spool: Path, monk
 def test_a_memory_that_was_never_set_up_is_told_apart(image: bytes) -> None:
     with pytest.raises(ValueError, match=r"memory segment"):
         read_remains(image)
+
+
+def test_a_full_disk_takes_half_a_line_and_later_the_rest(spool: Path, swallowed: list[str]) -> None:
+    made = make(spool)
+    made.step(1, ms=100)
+    assert done_steps(made.events()) == [1]
+    size = list_segments(spool)[0].path.stat().st_size
+    made.step(2, ms=100)
+    made.step(3, ms=100)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 150, hard))
+    try:
+        for _ in range(3):
+            made.time.advance(1000)
+            made.worker.tick()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list_segments(spool)[0].path.stat().st_size == size + 150
+    assert set(swallowed) == {"spool could not be written"}
+    made.time.advance(1000)
+    assert done_steps(made.events()) == [1, 2, 3]
+    assert [event["seq"] for event in of_rank(made.events())] == [0, 1, 2, 3]
+    swallowed.clear()
+
+
+def test_a_frozen_disk_holds_nobody_up(spool: Path, monkeypatch: pytest.MonkeyPatch, swallowed: list[str]) -> None:
+    thawed, frozen = threading.Event(), threading.Event()
+    write = SpoolFile.write
+
+    def stuck(file: SpoolFile, data: bytes) -> int:
+        frozen.set()
+        thawed.wait(30)
+        return write(file, data)
+
+    monkeypatch.setattr(SpoolFile, "write", stuck)
+    monkeypatch.setattr("goodput.worker.CLOSE_LIMIT_S", 0.1)
+    rec: Any = goodput.start(run="r", spool=spool)
+    assert frozen.wait(10)
+    slowest_ns = 0
+    for step in range(1, 20_001):
+        begun_ns = time.thread_time_ns()
+        with rec.step(step):
+            rec.progress()
+        slowest_ns = max(slowest_ns, time.thread_time_ns() - begun_ns)
+    rec.finish()
+    assert swallowed == ["disk did not take the end of the record in time"]
+    assert list_sources(spool) == {rec.source: True}
+    thawed.set()
+    rec._worker._thread.join(30)
+    events = of_rank(read_events(spool))
+    lost = sum(event["count"] for event in events if event["kind"] == "dropped")
+    assert lost > 0 and len([event for event in events if event["kind"] == "progress"]) + lost >= 20_000
+    assert events[-1]["kind"] == "stop" and list_sources(spool) == {}
+    assert slowest_ns < 100_000_000
+    swallowed.clear()
