@@ -14,6 +14,7 @@ import pytest
 import goodput
 import goodput_analytics
 import goodput_collector
+from goodput.spool import recover_dead
 from goodput_collector.demo import DemoOptions, launcher, run_demo
 from goodput_collector.demo.sabotage import DIR_VARIABLE
 
@@ -21,11 +22,13 @@ pytest.importorskip("torch")
 
 ROOTS = [str(Path(str(p.__file__)).parents[1]) for p in (goodput, goodput_collector, goodput_analytics)]
 SCRIPT = """
-import sys
+import signal, sys
 from pathlib import Path
+from goodput.spool import recover_dead
 from goodput_collector.demo import DemoOptions, run_demo
 seconds, ranks, faults, keep = sys.argv[1:]
 faults = tuple(faults.split(","))
+signal.signal(signal.SIGINT, signal.default_int_handler)  # the tests may run where it is ignored
 sys.exit(run_demo(DemoOptions(seconds=float(seconds), ranks=int(ranks), faults=faults, keep=Path(keep))))
 """
 
@@ -94,6 +97,7 @@ def test_nothing_is_left_when_it_is_interrupted(tmp_path: Path, number: signal.S
         process.kill()
         for pid in left_behind(keep):
             os.kill(pid, signal.SIGKILL)
+        recover_dead(keep / "spool")  # or memory of those who were killed stays until the next boot
 
 
 @pytest.mark.timeout(120)

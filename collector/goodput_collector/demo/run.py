@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import shutil
 import signal
-import sys
 import tempfile
 import threading
 import time
@@ -39,7 +38,7 @@ class DemoFailedError(RuntimeError):
 
 def play(options: DemoOptions) -> int:
     """Plays the demonstration and returns its exit code; see `run_demo`."""
-    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    console = Console(highlight=False)
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
         home = _make_home(options.keep)
@@ -74,7 +73,7 @@ def _perform(home: Path, plan: Plan, console: Console, *, keep_all: bool) -> int
     console.print()
     console.print(comparison_table(lines))
     for reason in reasons(lines):
-        console.print(f"  {reason}", style="dim", markup=False)
+        console.print(f"  {reason}", style="dim", markup=False, soft_wrap=True)
     if not keep_all:
         shutil.rmtree(home / "checkpoints", ignore_errors=True)
     return _verdict(console, lines, db, home)
@@ -108,13 +107,13 @@ def _train(home: Path, plan: Plan, console: Console) -> Record:
                 time.sleep(POLL_S)
             coroner.report(watch.look())
             record.witnessed += logs.read_new()
-            recover(home / "spool")
-            coroner.write(time.time_ns(), last_call=True)
     finally:
         launch.stop()
+        recover(home / "spool")
+    coroner.write(time.time_ns(), last_call=True)
     if launch.poll() != 0 or not injector.ended:
         for text in launch.log_tail():
-            console.print(f"  {text}", markup=False, style="dim")
+            console.print(f"  {text}", markup=False, style="dim", soft_wrap=True)
         raise DemoFailedError(
             f"torchrun ended with exit code {launch.poll()}; its last lines are above, all of it is in "
             f"{launch.log_path}. If a port or an address is at fault, try again; else try --faults none."
@@ -131,10 +130,10 @@ def _verdict(console: Console, lines: list[Line | Fact], db: Path, home: Path) -
         console.print(f"{len(off)} of {len(lines)} figures are off by more than they should be: {', '.join(off)}.")
     else:
         console.print(f"All {len(lines)} figures agree with what was done.")
-    console.print(f"See it again:   goodput report {RUN_NAME} --db {db}", markup=False)
+    console.print(f"See it again:   goodput report {RUN_NAME} --db {db}", markup=False, soft_wrap=True)
     if _has_dashboard():
-        console.print(f"In a browser:   goodput dashboard --db {db}", markup=False)
-    console.print(f"All that it rests on is in {home}", markup=False)
+        console.print(f"In a browser:   goodput dashboard --db {db}", markup=False, soft_wrap=True)
+    console.print(f"All that it rests on is in {home}", markup=False, soft_wrap=True)
     return FAILED if off else 0
 
 

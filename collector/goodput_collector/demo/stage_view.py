@@ -38,7 +38,9 @@ class StageView:
     def say(self, what: str, actor: str = "injector") -> None:
         """One thing that was done."""
         style = "bold yellow" if actor == "injector" else "dim"
-        self.console.print(Text(f"{self._clock_s() - self._began_s:6.1f} s  ").append(f"{actor} {what}", style=style))
+        self.console.print(
+            Text(f"{self._clock_s() - self._began_s:6.1f} s  ").append(f"{actor} {what}", style=style), soft_wrap=True
+        )
 
     def show(self, attempt: int, step: int | None, saved: int | None, seconds: float) -> None:
         """Where the training stands."""
@@ -54,7 +56,7 @@ class StageView:
 
 def comparison_table(lines: Sequence[Line | Fact]) -> Table:
     """The truth and the ledger, line by line."""
-    table = Table(title="What was done, and what the ledger says", title_justify="left", expand=False)
+    table = Table(title="What was done, and what the ledger says (GPU-seconds, or counted)", title_justify="left")
     table.add_column("figure")
     for name in ("done", "ledger", "difference", "allowed"):
         table.add_column(name, justify="right")
@@ -66,7 +68,7 @@ def comparison_table(lines: Sequence[Line | Fact]) -> Table:
             continue
         digits = 0 if line.unit != "GPU-s" else 2
         table.add_row(
-            f"{line.what} ({line.unit})" if line.unit == "GPU-s" else line.what,
+            line.what,
             _figure(line.injected, digits),
             _figure(line.ledger, digits),
             "" if line.difference is None else f"{line.difference:+.{digits}f}",
