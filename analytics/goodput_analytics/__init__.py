@@ -1,5 +1,7 @@
 """The ledger of a training run: relations and numbers from a DuckDB connection handed in."""
 
+from goodput_analytics.errors import AnalyticsError, LedgerError, UnknownRun
+from goodput_analytics.ledger import Ledger, build
 from goodput_analytics.model import (
     Attempt,
     Category,
@@ -12,18 +14,26 @@ from goodput_analytics.model import (
     RunSummary,
     Straggler,
 )
+from goodput_analytics.report import report, runs
 from goodput_analytics.settings import Settings
 
 __all__ = [
+    "AnalyticsError",
     "Attempt",
     "Category",
     "Checkpoints",
     "Finding",
     "Incident",
+    "Ledger",
+    "LedgerError",
     "Quality",
     "Report",
     "RunState",
     "RunSummary",
     "Settings",
     "Straggler",
+    "UnknownRun",
+    "build",
+    "report",
+    "runs",
 ]

@@ -163,10 +163,11 @@ def split_launches(attempts: Iterable[list[PartFacts]], overlap_ns: int) -> list
         free = [lane for lane in lanes if not lane.beside(span, overlap_ns)]
         jobs = {m.job for m in members if m.job is not None}
         same_job = [lane for lane in free if any(m.job in jobs for m in lane.attempts[-1])]
-        lane = (same_job or free or [None])[0]
-        if lane is None:
-            lane = _Lane()
-            lanes.append(lane)
+        fitting = same_job or free
+        if not fitting:
+            fitting = [_Lane()]
+            lanes.extend(fitting)
+        lane = fitting[0]
         lane.attempts.append(members)
         lane.recent = [r for r in lane.recent if r[1] > began_ns]
         if span is not None:

@@ -83,14 +83,14 @@ def build(
     run_id, launch = find_run(con, run)
     values: dict[str, object] = {f.name: getattr(settings, f.name) for f in fields(settings)}
     values["run_id"] = run_id
-    for name in ("rank_steps", "parts", "part_facts"):
+    _set_run(con, run, run_id)
+    for name in ("middle_ns", "rank_steps", "rank_gaps", "parts", "part_facts"):
         run_sql(con, name, values)
     launches = split_launches(
         group_attempts(PartFacts(**row) for row in rows(con, "SELECT * FROM gp_part_facts")), settings.overlap_ns
     )
     if launch >= max(len(launches), 1):
         raise UnknownRun(run, [])
-    _set_run(con, run)
     _set_members(con, launches[launch] if launches else [])
     _reduce(con, values)
     as_of_ns = _now(con, run_id, now_ns)
@@ -134,8 +134,11 @@ def build(
     )
 
 
-def _set_run(con: duckdb.DuckDBPyConnection, run: str) -> None:
-    con.execute("CREATE OR REPLACE TEMP TABLE gp_run AS SELECT $run::VARCHAR AS run", {"run": run})
+def _set_run(con: duckdb.DuckDBPyConnection, run: str, run_id: int) -> None:
+    con.execute(
+        "CREATE OR REPLACE TEMP TABLE gp_run AS SELECT $run::VARCHAR AS run, $run_id::INTEGER AS run_id",
+        {"run": run, "run_id": run_id},
+    )
 
 
 def _set_members(con: duckdb.DuckDBPyConnection, attempts: Sequence[Sequence[PartFacts]]) -> None:
@@ -171,8 +174,10 @@ def _reduce(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:
     run_sql(con, "boundaries", values)
     _agree_on_lives(con)
     run_sql(con, "segments", values)
-    if con.execute("SELECT count(*) FROM gp_rank_steps WHERE again").fetchall()[0][0]:
-        run_sql(con, "merge_repeats", values)
+    if con.execute("SELECT count(*) FROM gp_rank_gaps WHERE again").fetchall()[0][0]:
+        for name in ("merge_repeats", "merged_steps", "merged_gaps"):
+            run_sql(con, name, values)
+        con.execute("CREATE OR REPLACE TEMP VIEW gp_rank_steps AS SELECT * FROM gp_whole_steps")
     for name in ("first_seqs", "shared_steps", "clocks", "clock_marks", "member_times", "events", "gone"):
         run_sql(con, name, values)
     con.execute(
@@ -200,13 +205,19 @@ def _leave_out_zombies(con: duckdb.DuckDBPyConnection, values: dict[str, object]
 
 def _measure(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:
     """How late each rank was, in every step."""
-    for name in ("touched_measures", "gap_attempts", "grouped_attempts", "measures", "lateness", "lateness_grouped"):
+    for name in ("touched_measures", "gap_attempts", "grouped_attempts", "measures", "lateness"):
         run_sql(con, name, values)
+    if con.execute("SELECT count(*) FROM gp_grouped_attempts").fetchall()[0][0]:
+        run_sql(con, "lateness_grouped", values)
+    else:
+        con.execute("CREATE OR REPLACE TEMP TABLE gp_lateness_grouped AS FROM gp_lateness LIMIT 0")
 
 
 def _now(con: duckdb.DuckDBPyConnection, run_id: int, now_ns: int | None) -> int:
     """The moment that "now" stands for: handed in, or the run's last event."""
-    con.execute("CREATE OR REPLACE TEMP TABLE gp_job_names AS SELECT DISTINCT job FROM gp_members WHERE job IS NOT NULL")
+    con.execute(
+        "CREATE OR REPLACE TEMP TABLE gp_job_names AS SELECT DISTINCT job FROM gp_members WHERE job IS NOT NULL"
+    )
     if now_ns is not None:
         return now_ns
     found = con.execute(
@@ -279,7 +290,9 @@ def _fates_table(decided: Sequence[Fate]) -> pa.Table:
 
 def _check_balance(con: duckdb.DuckDBPyConnection) -> None:
     """Hold the ledger against what was held, counted apart."""
-    entered = con.execute("SELECT coalesce(sum((end_ns - start_ns)::HUGEINT * gpus), 0) FROM gp_ledger").fetchall()[0][0]
+    entered = con.execute("SELECT coalesce(sum((end_ns - start_ns)::HUGEINT * gpus), 0) FROM gp_ledger").fetchall()[0][
+        0
+    ]
     held = con.execute("SELECT held_gpu_ns FROM gp_held").fetchall()[0][0]
     negative = con.execute("SELECT count(*) FROM gp_ledger WHERE end_ns < start_ns").fetchall()[0][0]
     if entered != held or negative:

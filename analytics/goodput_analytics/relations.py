@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -16,11 +17,17 @@ def sql(name: str) -> str:
     return resources.files(__package__).joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
 
 
+@cache
+def parameters(name: str) -> frozenset[str]:
+    """The parameters that `sql/NAME.sql` binds; comments do not count."""
+    code = "\n".join(line.partition("--")[0] for line in sql(name).splitlines())
+    return frozenset(re.findall(r"\$(\w+)", code))
+
+
 def run_sql(con: duckdb.DuckDBPyConnection, name: str, values: Mapping[str, Any] | None = None) -> None:
     """Build the relation NAME; of `values` those that its text names are bound as parameters."""
-    text = sql(name)
-    bound = {key: value for key, value in (values or {}).items() if f"${key}" in text}
-    con.execute(text, bound or None)
+    bound = {key: value for key, value in (values or {}).items() if key in parameters(name)}
+    con.execute(sql(name), bound or None)
 
 
 def rows(con: duckdb.DuckDBPyConnection, query: str, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:

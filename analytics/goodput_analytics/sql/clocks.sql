@@ -7,7 +7,7 @@
 --            the offset; a block without shared steps takes the nearest earlier block's, else the next one's, else 0.
 CREATE OR REPLACE TEMP TABLE gp_clocks AS
 WITH told AS (
-    SELECT g.source_id, g.attempt, r.step // 1000 AS block, floor(median(r.end_ns - s.mid_ns))::BIGINT AS offset_ns
+    SELECT g.source_id, g.attempt, r.step // 1000 AS block, quantile_disc(r.end_ns - s.mid_ns, [0.5, 0.5000000001]) AS middle
     FROM gp_rank_steps r
     JOIN gp_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
     JOIN gp_shared_steps s ON s.attempt = g.attempt AND s.life = g.life AND s.step = r.step
@@ -19,7 +19,7 @@ seen AS (
     JOIN gp_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
     GROUP BY g.source_id, g.attempt, g.life, block
 )
-SELECT s.source_id, s.attempt, s.life, s.block, s.from_ns, coalesce(e.offset_ns, n.offset_ns, 0) AS offset_ns
+SELECT s.source_id, s.attempt, s.life, s.block, s.from_ns, coalesce(middle_ns(e.middle), middle_ns(n.middle), 0) AS offset_ns
 FROM seen s
 ASOF LEFT JOIN told e ON e.source_id = s.source_id AND e.attempt = s.attempt AND s.block >= e.block
 ASOF LEFT JOIN told n ON n.source_id = s.source_id AND n.attempt = s.attempt AND s.block < n.block

@@ -7,34 +7,33 @@
 --          latest_rank  the lowest of the latest; typical_late_ns  the median rank's lateness
 --          low_late_ns  the lower quartile's
 -- Algorithm: busy_ns counts if at least half of the ranks report it, and then only for them; else the gap alone.
---            The greatest lateness carries its rank with it in one number: lateness * 2^40 - rank.
+--            The greatest lateness carries its rank with it in one number, lateness * 2^20 - rank (lateness up to
+--            2^43 ns, two hours and a half: of several ranks later than that in one step the lowest counts).
 CREATE OR REPLACE TEMP TABLE gp_lateness AS
 WITH reduced AS (
     SELECT
         attempt, life, step,
-        floor(median(gap_ns))::BIGINT AS gap_ns,
+        middle_ns(quantile_disc(gap_ns, [0.5, 0.5000000001])) AS gap_ns,
         count(*) AS ranks,
         count(late_ns) AS busy_ranks,
-        max(late_ns::HUGEINT * 1099511627776 - rank) AS busy_top,
-        quantile_disc(late_ns, 0.25) AS busy_low_ns,
-        floor(median(late_ns))::BIGINT AS busy_typical_ns,
-        max(late_gap_ns::HUGEINT * 1099511627776 - rank) AS gap_top,
-        quantile_disc(late_gap_ns, 0.25) AS gap_low_ns,
-        floor(median(late_gap_ns))::BIGINT AS gap_typical_ns
+        max(late_ns) AS busy_top_ns,
+        max(least(late_ns, 8796093022207) * 1048576 - rank) AS busy_key,
+        quantile_disc(late_ns, [0.25, 0.5, 0.5000000001]) AS busy_low,
+        max(late_gap_ns) AS gap_top_ns,
+        max(least(late_gap_ns, 8796093022207) * 1048576 - rank) AS gap_key,
+        quantile_disc(late_gap_ns, [0.25, 0.5, 0.5000000001]) AS gap_low
     FROM gp_measures
     GROUP BY attempt, life, step
 ),
 chosen AS (
     SELECT attempt, life, step, gap_ns,
         CASE WHEN 2 * busy_ranks >= ranks THEN busy_ranks ELSE ranks END AS late_ranks,
-        CASE WHEN 2 * busy_ranks >= ranks THEN busy_top ELSE gap_top END AS top,
-        CASE WHEN 2 * busy_ranks >= ranks THEN busy_low_ns ELSE gap_low_ns END AS low_late_ns,
-        CASE WHEN 2 * busy_ranks >= ranks THEN busy_typical_ns ELSE gap_typical_ns END AS typical_late_ns
+        CASE WHEN 2 * busy_ranks >= ranks THEN busy_top_ns ELSE gap_top_ns END AS top_ns,
+        CASE WHEN 2 * busy_ranks >= ranks THEN busy_key ELSE gap_key END AS key,
+        CASE WHEN 2 * busy_ranks >= ranks THEN busy_low ELSE gap_low END AS low
     FROM reduced
-),
-decoded AS (
-    SELECT *, ((top + 1099511627775) // 1099511627776)::BIGINT AS greatest_ns FROM chosen
 )
-SELECT attempt, life, step, gap_ns, late_ranks, greatest_ns - low_late_ns AS excess_ns,
-    (greatest_ns::HUGEINT * 1099511627776 - top)::BIGINT AS latest_rank, typical_late_ns, low_late_ns
-FROM decoded
+SELECT attempt, life, step, gap_ns, late_ranks, top_ns - low[1] AS excess_ns,
+    (least(top_ns, 8796093022207) * 1048576 - key)::BIGINT AS latest_rank,
+    middle_ns(low[2:3]) AS typical_late_ns, low[1] AS low_late_ns
+FROM chosen

@@ -14,7 +14,7 @@ late AS (
     FROM gp_measures m JOIN counting c USING (attempt, life, step)
 ),
 low AS (
-    SELECT attempt, life, step, grp, quantile_disc(late_ns, 0.25) AS low_ns, floor(median(late_ns))::BIGINT AS typical_ns
+    SELECT attempt, life, step, grp, quantile_disc(late_ns, 0.25) AS low_ns, middle_ns(quantile_disc(late_ns, [0.5, 0.5000000001])) AS typical_ns
     FROM late WHERE late_ns IS NOT NULL
     GROUP BY attempt, life, step, grp
 ),

@@ -1,5 +1,5 @@
 -- Purpose: what each rank did of a step on its own.
--- Inputs:  gp_rank_steps, gp_segments, gp_clocks, gp_limits, gp_touched_windows, gp_touched_measures, gp_gap_attempts
+-- Inputs:  gp_rank_gaps, gp_segments, gp_limits, gp_touched_windows, gp_touched_measures, gp_gap_attempts
 -- Grain:   one row per rank and step.
 -- Columns: gap_ns     its gap before the step
 --          late_ns    gap plus busy time, NULL where it could not be measured
@@ -8,13 +8,11 @@ CREATE OR REPLACE TEMP VIEW gp_measures AS
 WITH measured AS (
     SELECT g.attempt, g.life, r.step, g.rank, g.grp,
         CASE WHEN r.seq = g.first_seq THEN 0 ELSE r.gap_ns END AS gap_ns, r.busy_ns
-    FROM gp_rank_steps r
+    FROM gp_rank_gaps r
     JOIN gp_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
     JOIN gp_limits l ON l.attempt = g.attempt
-    LEFT JOIN gp_clocks k ON l.late AND k.source_id = g.source_id AND k.attempt = g.attempt AND k.life = g.life
-        AND k.block = r.step // 1000
     ANTI JOIN gp_touched_windows t ON t.attempt = g.attempt AND t.life = g.life AND t.step = r.step
-    WHERE NOT l.late OR r.end_ns - k.offset_ns <= l.until_ns
+    WHERE NOT l.late
     UNION ALL
     SELECT attempt, life, step, rank, grp, gap_ns, busy_ns FROM gp_touched_measures
 )

@@ -40,7 +40,7 @@ own_steps AS (
     JOIN gp_clocks k ON k.source_id = r.source_id AND k.attempt = g.attempt AND k.life = g.life AND k.block = r.step // 1000
 ),
 made_up AS (
-    SELECT b.span_id, n.start_ns AS next_start_ns, CASE WHEN w.end_ns >= b.begin_ns THEN w.end_ns END AS around_end_ns,
+    SELECT b.span_id, n.start_ns AS next_start_ns, CASE WHEN w.end_ns > b.begin_ns THEN w.end_ns END AS around_end_ns,
         s.stop_ns
     FROM begun b
     ASOF LEFT JOIN own_steps n ON n.attempt = b.attempt AND n.source_id = b.source_id AND n.start_ns >= b.begin_ns

@@ -35,18 +35,18 @@ innermost AS (
     QUALIFY row_number() OVER (PARTITION BY attempt ORDER BY begin_ns DESC, seq DESC, rank, name) = 1
 ),
 span_typical AS (
-    SELECT i.attempt, floor(median(s.end_ns - s.begin_ns))::BIGINT AS typical_ns
+    SELECT i.attempt, middle_ns(quantile_disc(s.end_ns - s.begin_ns, [0.5, 0.5000000001])) AS typical_ns
     FROM innermost i JOIN gp_spans s ON s.name = i.name AND s.closed AND s.end_ns <= i.begin_ns
     GROUP BY i.attempt
 ),
 last_windows AS (
-    SELECT w.attempt, floor(median(w.net_ns // w.c))::BIGINT AS typical_ns
+    SELECT w.attempt, middle_ns(quantile_disc(w.net_ns // w.c, [0.5, 0.5000000001])) AS typical_ns
     FROM gp_window_parts w JOIN ends e USING (attempt)
     WHERE w.idx > 0 AND w.idx > e.last_idx - 25
     GROUP BY w.attempt
 ),
 run_typical AS (
-    SELECT floor(median(net_ns // c))::BIGINT AS typical_ns FROM gp_window_parts WHERE idx > 0
+    SELECT middle_ns(quantile_disc(net_ns // c, [0.5, 0.5000000001])) AS typical_ns FROM gp_window_parts WHERE idx > 0
 ),
 phases AS (
     SELECT attempt, source_id, arg_max(word, ts_ns) AS phase FROM gp_events WHERE kind = 'heartbeat'

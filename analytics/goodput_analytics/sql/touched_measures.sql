@@ -1,17 +1,23 @@
--- Purpose: the ranks' gaps and busy times in windows that declared spans touch, less what those spans cover.
--- Inputs:  gp_rank_steps, gp_segments, gp_clocks, gp_limits, gp_touched_windows, gp_covers, gp_own_spans
+-- Purpose: the ranks' gaps and busy times in windows that declared spans touch, less what those spans cover; and of
+--          attempts in which ranks went on after the end, without what they did then.
+-- Inputs:  gp_rank_steps, gp_rank_gaps, gp_windows, gp_segments, gp_clocks, gp_limits, gp_touched_windows, gp_covers, gp_own_spans
 -- Grain:   one row per rank and step of a touched window.
 -- Columns: gap_ns   less what any rank's span covers of it
 --          busy_ns  less what the rank's own spans cover inside the step
 CREATE OR REPLACE TEMP TABLE gp_touched_measures AS
-WITH own_steps AS (
+WITH touched AS (
+    SELECT attempt, life, step FROM gp_touched_windows
+    UNION SELECT w.attempt, w.life, w.step FROM gp_windows w JOIN gp_limits l ON l.attempt = w.attempt AND l.late
+),
+own_steps AS (
     SELECT
         g.attempt, g.life, r.step, r.source_id, r.seq, g.rank, g.grp,
         r.start_ns - k.offset_ns AS start_ns, r.end_ns - k.offset_ns AS end_ns,
-        CASE WHEN r.seq = g.first_seq THEN 0 ELSE r.gap_ns END AS gap_ns, r.busy_ns
+        CASE WHEN r.seq = g.first_seq THEN 0 ELSE b.gap_ns END AS gap_ns, r.busy_ns
     FROM gp_rank_steps r
+    JOIN gp_rank_gaps b ON b.source_id = r.source_id AND b.seq = r.seq
     JOIN gp_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
-    JOIN gp_touched_windows t ON t.attempt = g.attempt AND t.life = g.life AND t.step = r.step
+    JOIN touched t ON t.attempt = g.attempt AND t.life = g.life AND t.step = r.step
     JOIN gp_clocks k ON k.source_id = g.source_id AND k.attempt = g.attempt AND k.life = g.life
         AND k.block = r.step // 1000
     JOIN gp_limits l ON l.attempt = g.attempt

@@ -23,10 +23,10 @@ net AS (
     FROM gp_window_times w LEFT JOIN covered v ON v.attempt = w.attempt AND v.idx = w.idx
 ),
 run_typical AS (
-    SELECT floor(median(net_ns // c))::BIGINT AS typical_ns FROM net WHERE idx > 0
+    SELECT middle_ns(quantile_disc(net_ns // c, [0.5, 0.5000000001])) AS typical_ns FROM net WHERE idx > 0
 ),
 next_typical AS (
-    SELECT attempt, floor(median(net_ns // c))::BIGINT AS typical_ns FROM net WHERE idx BETWEEN 1 AND 25 GROUP BY attempt
+    SELECT attempt, middle_ns(quantile_disc(net_ns // c, [0.5, 0.5000000001])) AS typical_ns FROM net WHERE idx BETWEEN 1 AND 25 GROUP BY attempt
 ),
 warm AS (
     SELECT n.*,
@@ -66,13 +66,13 @@ suspects AS (
     WHERE rest_ns > $hang_floor_ns AND (alone OR rest_ns > (c - 1) * least_ns + 3 * least_ns)
 ),
 typicals AS (
-    SELECT s.attempt, s.idx, floor(median(r.rest_ns // r.c))::BIGINT AS typical_ns
+    SELECT s.attempt, s.idx, middle_ns(quantile_disc(r.rest_ns // r.c, [0.5, 0.5000000001])) AS typical_ns
     FROM suspects s JOIN rests r ON r.attempt = s.attempt AND r.idx BETWEEN s.idx - 25 AND s.idx + 25
         AND r.idx <> s.idx AND r.idx > 0
     GROUP BY s.attempt, s.idx
 ),
 run_rest AS (
-    SELECT floor(median(rest_ns // c))::BIGINT AS typical_ns FROM rests
+    SELECT middle_ns(quantile_disc(rest_ns // c, [0.5, 0.5000000001])) AS typical_ns FROM rests
     WHERE idx > 0 AND EXISTS (SELECT 1 FROM suspects)
 ),
 hangs AS (

@@ -15,7 +15,7 @@ SELECT
     max(r.end_ns - k.offset_ns) AS last_end_ns,
     min(r.end_ns - k.offset_ns) AS first_end_ns,
     max(r.c) AS told_c,
-    floor(median(r.data_ns))::BIGINT AS data_ns,
+    middle_ns(quantile_disc(r.data_ns, [0.5, 0.5000000001])) AS data_ns,
     count(*) AS ranks,
     count(r.busy_ns) AS busy_ranks,
     bool_or(r.applied) AS applied

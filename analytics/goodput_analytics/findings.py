@@ -1,0 +1,276 @@
+"""What a person should know about a run: what was lost, the evidence, and what to do next. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from goodput_analytics.model import Category, Checkpoints, Finding, Incident, Quality, Straggler
+from goodput_analytics.settings import NS_PER_S
+
+NOTEWORTHY_RATIO = 0.01
+"""A loss below this share of the allocation is not worth a sentence, unless something is wrong with the data."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What findings are drawn from: the report's own figures, and two relations that only findings use."""
+
+    allocated_gpu_s: float
+    gpu_s: Mapping[str, float]
+    phases_gpu_s: Mapping[str, Mapping[str, float]]
+    incidents: Sequence[Incident]
+    checkpoints: Checkpoints
+    stragglers: Sequence[Straggler]
+    quality: Quality
+    launches: int
+    slowdown: Mapping[str, Any] | None
+    long_spans: Sequence[Mapping[str, Any]]
+
+    def phase(self, category: Category, phase: str) -> float:
+        return self.phases_gpu_s.get(category, {}).get(phase, 0.0)
+
+    @property
+    def lost_gpu_s(self) -> float:
+        return self.allocated_gpu_s - self.gpu_s[Category.PRODUCTIVE] - self.gpu_s[Category.EVALUATION]
+
+    def share_of_loss(self, gpu_s: float) -> str:
+        return f"{gpu_s / self.lost_gpu_s:.0%}" if self.lost_gpu_s > 0 else "0%"
+
+
+def hours(gpu_s: float) -> str:
+    """GPU-hours for a person, or GPU-seconds where hours would be noise."""
+    return f"{gpu_s / 3600:,.1f} GPU-hours" if gpu_s >= 3600 else f"{gpu_s:,.0f} GPU-seconds"
+
+
+def span(seconds: float) -> str:
+    """A duration for a person."""
+    if seconds >= 7200:
+        return f"{seconds / 3600:.1f} h"
+    if seconds >= 120:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+
+
+def find(evidence: Evidence) -> tuple[Finding, ...]:
+    """The findings, largest loss first; those without a figure last."""
+    found = [
+        *_rework(evidence),
+        *_hang(evidence),
+        *_startup(evidence),
+        *_checkpoint(evidence),
+        *_straggler(evidence),
+        *_shares(evidence),
+        *_common_slowdown(evidence),
+        *_data(evidence),
+    ]
+    floor = NOTEWORTHY_RATIO * evidence.allocated_gpu_s
+    kept = [f for f in found if f.gpu_s is None or f.gpu_s >= floor]
+    return tuple(sorted(kept, key=lambda f: -(f.gpu_s if f.gpu_s is not None else -1.0)))
+
+
+def _rework(e: Evidence) -> Iterator[Finding]:
+    lost = e.gpu_s[Category.REWORK] - e.phase(Category.REWORK, "skipped")
+    if lost <= 0:
+        return
+    c = e.checkpoints
+    steps = sum(i.lost_steps for i in e.incidents)
+    says = f"{e.share_of_loss(lost)} of the loss is rework: {hours(lost)} of work were thrown away."
+    if c.mean_interval_s is not None and c.daly_s is not None and c.daly_s < c.mean_interval_s:
+        # Half an interval is lost per failure on average; the same failures at the advised one would have cost less.
+        kept = lost * (1 - c.daly_s / c.mean_interval_s)
+        evidence = f"Saves are {span(c.mean_interval_s)} apart; the advised interval is {span(c.daly_s)}."
+        then = f"Save every {span(c.daly_s)}: it would have kept about {hours(kept)}."
+    elif c.count == 0:
+        evidence = f"{steps:,} steps were lost, and no completed save was reported."
+        then = "Save checkpoints, and wrap the save in rec.checkpoint(step) so that it is seen."
+    else:
+        evidence = f"{steps:,} steps were lost in {len(e.incidents)} interruptions."
+        then = "Save closer together, or save when the platform announces a stop (rec.preempted())."
+    yield Finding(code="rework", gpu_s=lost, says=says, evidence=evidence, next=then)
+
+
+def _hang(e: Evidence) -> Iterator[Finding]:
+    lost = e.gpu_s[Category.HANG]
+    if lost <= 0:
+        return
+    hung = [i for i in e.incidents if i.hang_gpu_s > 0]
+    says = f"{e.share_of_loss(lost)} of the loss is hang: {hours(lost)} were held without progress."
+    if hung:
+        worst = max(hung, key=lambda i: i.hang_gpu_s)
+        who = ", ".join(str(r) for r in worst.suspect_ranks[:8]) or "nothing tells which rank"
+        evidence = f"{len(hung)} hang(s); the longest took {span(worst.detection_s)} to end. Suspect rank(s): {who}."
+        then = "Shorten the collective timeout, and look at the suspect ranks' nodes first."
+    else:
+        evidence = "No attempt ended in it: progress came back by itself, or has not come back yet."
+        then = "Look at storage, network and data loading at those times."
+    yield Finding(code="hang", gpu_s=lost, says=says, evidence=evidence, next=then)
+
+
+def _startup(e: Evidence) -> Iterator[Finding]:
+    lost = e.gpu_s[Category.STARTUP]
+    if lost <= 0:
+        return
+    phases = sorted(e.phases_gpu_s.get(Category.STARTUP, {}).items(), key=lambda item: -item[1])
+    most = ", ".join(f"{name} {hours(gpu_s)}" for name, gpu_s in phases[:3])
+    restarts = sum(i.restart_gpu_s for i in e.incidents)
+    yield Finding(
+        code="startup",
+        gpu_s=lost,
+        says=f"{e.share_of_loss(lost)} of the loss is startup: {hours(lost)}, "
+        f"of it {hours(restarts)} after interruptions.",
+        evidence=f"Most of it: {most}.",
+        next="Shorten the largest phase: warm nodes, cached images and compiled code, a faster checkpoint load.",
+    )
+
+
+def _checkpoint(e: Evidence) -> Iterator[Finding]:
+    c = e.checkpoints
+    lost = e.gpu_s[Category.CHECKPOINT]
+    if c.failed:
+        yield Finding(
+            code="saves_failed",
+            gpu_s=None,
+            says=f"{c.failed} save(s) failed or never became durable.",
+            evidence=f"{c.count} completed.",
+            next="Check storage; a save that nobody finished bounds no loss.",
+        )
+    if lost <= 0 or c.mean_blocking_s is None:
+        return
+    evidence = f"{c.count} saves block the loop for {span(c.mean_blocking_s)} on average."
+    then = "Save asynchronously or sharded: a shorter block is worth more than a better interval."
+    if c.daly_s is not None and c.mean_interval_s is not None and c.daly_s > 1.5 * c.mean_interval_s:
+        evidence += f" They are {span(c.mean_interval_s)} apart; the advised interval is {span(c.daly_s)}."
+        then = f"Save every {span(c.daly_s)}."
+    yield Finding(
+        code="checkpoint",
+        gpu_s=lost,
+        says=f"{e.share_of_loss(lost)} of the loss is blocked by saves: {hours(lost)}.",
+        evidence=evidence,
+        next=then,
+    )
+
+
+def _straggler(e: Evidence) -> Iterator[Finding]:
+    lost = e.gpu_s[Category.STRAGGLER]
+    if lost <= 0:
+        return
+    if e.stragglers:
+        worst = e.stragglers[0]
+        where = f" on {worst.node}" if worst.node else ""
+        slow = f", {worst.slowdown_ratio:.2f} times the median rank" if worst.slowdown_ratio is not None else ""
+        evidence = f"Rank {worst.rank}{where} was the latest in {worst.slowest_steps:,} steps{slow}."
+        then = f"Take the node{where.removeprefix(' on') or f' of rank {worst.rank}'} out, or test it alone."
+    else:
+        evidence = "No rank is the latest more often than chance."
+        then = "Look for noise that wanders: garbage collection, shared storage, other jobs on the nodes."
+    yield Finding(
+        code="straggler",
+        gpu_s=lost,
+        says=f"{e.share_of_loss(lost)} of the loss is waiting for the slowest rank: {hours(lost)}.",
+        evidence=evidence,
+        next=then,
+    )
+
+
+def _shares(e: Evidence) -> Iterator[Finding]:
+    advice = {
+        Category.DATA_WAIT: (
+            "is waiting for input",
+            "The median rank waits inside its steps for the next batch.",
+            "Add loader workers or prefetch; check the storage that the data comes from.",
+        ),
+        Category.UNATTRIBUTED: (
+            "is in no step and in no declared span",
+            "The loop does something between steps that nobody declared.",
+            "Wrap it in rec.span(name), or in rec.checkpoint(step) if it is a save.",
+        ),
+        Category.IDLE: (
+            "is GPUs that no rank drove",
+            "The allocation is larger than the job, or outlived it.",
+            "Ask for what the job drives, and release it when the job ends.",
+        ),
+    }
+    for category, (what, evidence, then) in advice.items():
+        lost = e.gpu_s[category]
+        if lost > 0:
+            says = f"{e.share_of_loss(lost)} of the loss {what}: {hours(lost)}."
+            yield Finding(code=category.value, gpu_s=lost, says=says, evidence=evidence, next=then)
+    skipped = e.phase(Category.REWORK, "skipped")
+    if skipped > 0:
+        yield Finding(
+            code="steps_skipped",
+            gpu_s=skipped,
+            says=f"{e.share_of_loss(skipped)} of the loss is steps whose update was skipped: {hours(skipped)}.",
+            evidence="The loss scaler found gradients that were not finite.",
+            next="Lower the learning rate or the initial loss scale, or train in bfloat16.",
+        )
+
+
+def _common_slowdown(e: Evidence) -> Iterator[Finding]:
+    s = e.slowdown
+    if s is None or not s["typical_ns"] or not s["windows"]:
+        return
+    yield Finding(
+        code="common_slowdown",
+        gpu_s=float(s["gpu_ns"]) / NS_PER_S,
+        says=f"In {s['windows']:,} of {s['all_windows']:,} steps more than half of the ranks were late.",
+        evidence=f"The median rank's own work took over 1.2 times the run's usual {span(s['typical_ns'] / NS_PER_S)}.",
+        next="Look for what the ranks share: power caps, cooling, storage, network, longer batches.",
+    )
+
+
+def _data(e: Evidence) -> Iterator[Finding]:
+    q = e.quality
+    if e.launches > 1:
+        yield Finding(
+            code="two_launches",
+            gpu_s=None,
+            says="Several launches progressed side by side under this name.",
+            evidence=f"{e.launches} launches; the later ones are reported as runs of their own, NAME~2 and so on.",
+            next="Give each launch a run name of its own.",
+        )
+    for row in e.long_spans:
+        yield Finding(
+            code="long_span",
+            gpu_s=None,
+            says=f"{row['spans']} span(s) named {row['name']!r} took far longer than their like.",
+            evidence=f"The longest took {span(row['longest_ns'] / NS_PER_S)}; "
+            f"{span(row['typical_ns'] / NS_PER_S)} is usual.",
+            next="A span that completes is never a hang: look at what it waited for.",
+        )
+    if q.max_skew_s > 1:
+        yield Finding(
+            code="clock_skew",
+            gpu_s=None,
+            says=f"Clocks disagree by up to {span(q.max_skew_s)}; the figures are corrected for it.",
+            evidence="Ranks leave a synchronous step together; their ends tell how far each clock is off.",
+            next="Check time synchronisation on the nodes.",
+        )
+    if q.silent_ranks:
+        yield Finding(
+            code="silent_ranks",
+            gpu_s=None,
+            says=f"{len(q.silent_ranks)} rank(s) never reported.",
+            evidence=f"Among them rank {q.silent_ranks[0]}. Their GPUs are counted, their steps are not seen.",
+            next="Start the recorder on every rank, and check that each node's events arrive.",
+        )
+    if q.assumed_gpu_s > 0:
+        yield Finding(
+            code="assumed",
+            gpu_s=None,
+            says=f"{hours(q.assumed_gpu_s)} rest on assumptions.",
+            evidence="Gaps between attempts taken as held, silence taken for death, or work kept without a save.",
+            next="Import the scheduler's allocations, run an agent on the nodes, and report checkpoints.",
+        )
+    broken = q.gaps + q.dropped + sum(q.rejected.values()) + q.conflicts + q.sources_without_start
+    if broken:
+        yield Finding(
+            code="data_quality",
+            gpu_s=None,
+            says="Some events are missing or could not be read.",
+            evidence=f"{q.gaps} missing, {q.dropped} dropped, {sum(q.rejected.values())} lines rejected, "
+            f"{q.conflicts} conflicts, {q.sources_without_start} sources without a start.",
+            next="See the rejected lines in the database (table rejected), and the agents' logs.",
+        )

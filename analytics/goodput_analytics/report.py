@@ -1,0 +1,266 @@
+"""The report of a run: every figure that the terminal, the JSON and the dashboard show, read off the relations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+
+from goodput_analytics.advice import daly_s, young_s
+from goodput_analytics.findings import Evidence, find
+from goodput_analytics.ledger import Ledger, build
+from goodput_analytics.model import (
+    Attempt,
+    Category,
+    Checkpoints,
+    Incident,
+    Quality,
+    Report,
+    RunState,
+    RunSummary,
+    Straggler,
+)
+from goodput_analytics.relations import rows, run_sql
+from goodput_analytics.settings import NS_PER_S, Settings
+from goodput_analytics.suspects import Sign, suspect_ranks
+
+RELATIONS = (
+    "totals",
+    "attempt_list",
+    "stragglers",
+    "checkpoints",
+    "at_risk",
+    "queue_wait",
+    "signs",
+    "event_counts",
+    "quality",
+    "rejected_lines",
+    "silent_ranks",
+    "slowdowns",
+    "long_spans",
+)
+
+
+def _s(ns: Any) -> float:
+    """Nanoseconds, or GPU-nanoseconds, as seconds: the one place that converts."""
+    return float(ns) / NS_PER_S
+
+
+def _s_or_none(ns: Any) -> float | None:
+    return None if ns is None else _s(ns)
+
+
+def report(
+    con: duckdb.DuckDBPyConnection, run: str, *, now_ns: int | None = None, settings: Settings | None = None
+) -> Report:
+    """The breakdown of one run.
+
+    Args:
+        con: a connection to a database with landed events; it may be read-only. Temporary tables are left in it.
+        run: the run's name.
+        now_ns: the collector's wall clock for a run that it hears from; None takes the run's last event.
+        settings: the thresholds.
+
+    Raises:
+        UnknownRun: no such run.
+        LedgerError: the ledger does not balance, which is a defect of ours.
+    """
+    settings = settings or Settings()
+    ledger = build(con, run, now_ns=now_ns, settings=settings)
+    values = {"run_id": ledger.run_id, "durable_step": ledger.durable_step}
+    for name in RELATIONS:
+        run_sql(con, name, values)
+    gpu_ns, phases_ns = _totals(con)
+    allocated_ns = sum(gpu_ns.values())
+    gpu_s = {category: _s(ns) for category, ns in gpu_ns.items()}
+    phases_gpu_s = _phases(phases_ns)
+    incidents = _incidents(con)
+    checkpoints = _checkpoints(con)
+    stragglers = _stragglers(con)
+    quality = _quality(con, ledger, gpu_ns)
+    evidence = Evidence(
+        allocated_gpu_s=_s(allocated_ns),
+        gpu_s=gpu_s,
+        phases_gpu_s=phases_gpu_s,
+        incidents=incidents,
+        checkpoints=checkpoints,
+        stragglers=stragglers,
+        quality=quality,
+        launches=ledger.launches,
+        slowdown=next(iter(rows(con, "SELECT * FROM gp_slowdowns")), None),
+        long_spans=rows(con, "SELECT * FROM gp_long_spans ORDER BY longest_ns DESC"),
+    )
+    return Report(
+        run=run,
+        state=_state(con, ledger, settings),
+        as_of_ns=ledger.as_of_ns,
+        allocated_gpu_s=_s(allocated_ns),
+        goodput_ratio=float(gpu_ns[Category.PRODUCTIVE]) / float(allocated_ns) if allocated_ns else None,
+        at_risk_gpu_s=_at_risk(con, ledger),
+        gpu_s=gpu_s,
+        phases_gpu_s=phases_gpu_s,
+        queue_wait_s=_s_or_none(con.execute("SELECT wait_ns FROM gp_queue_wait").fetchall()[0][0]),
+        attempts=_attempts(con, ledger),
+        incidents=incidents,
+        stragglers=stragglers,
+        findings=find(evidence),
+        checkpoints=checkpoints,
+        quality=quality,
+    )
+
+
+def runs(
+    con: duckdb.DuckDBPyConnection, *, now_ns: int | None = None, settings: Settings | None = None
+) -> list[RunSummary]:
+    """One line for every landed run, the one heard from last first."""
+    found = []
+    for (run,) in con.execute("SELECT run FROM runs ORDER BY run").fetchall():
+        launch = 1
+        while True:
+            name = run if launch == 1 else f"{run}~{launch}"
+            one = report(con, name, now_ns=now_ns, settings=settings)
+            seen = con.execute(
+                "SELECT least((SELECT min(ts_ns) FROM gp_events), (SELECT min(begin_ns) FROM gp_window_times)), "
+                "greatest((SELECT max(ts_ns) FROM gp_events), (SELECT max(end_ns) FROM gp_window_times))"
+            ).fetchall()[0]
+            found.append(
+                RunSummary(
+                    run=name,
+                    state=one.state,
+                    attempts=len(one.attempts),
+                    first_event_ns=int(seen[0] or 0),
+                    last_event_ns=int(seen[1] or 0),
+                    allocated_gpu_s=one.allocated_gpu_s,
+                    goodput_ratio=one.goodput_ratio,
+                )
+            )
+            launch += 1
+            if not any(f.code == "two_launches" for f in one.findings) or launch > _launches(one):
+                break
+    return sorted(found, key=lambda summary: -summary.last_event_ns)
+
+
+def _launches(one: Report) -> int:
+    return next((int(f.evidence.split()[0]) for f in one.findings if f.code == "two_launches"), 1)
+
+
+def _totals(con: duckdb.DuckDBPyConnection) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
+    gpu_ns = {category.value: 0 for category in Category}
+    phases: dict[str, dict[str, int]] = {}
+    for row in rows(con, "SELECT category, phase, gpu_ns FROM gp_totals ORDER BY category, phase"):
+        gpu_ns[row["category"]] += int(row["gpu_ns"])
+        if row["phase"] is not None:
+            phases.setdefault(row["category"], {})[row["phase"]] = int(row["gpu_ns"])
+    return gpu_ns, phases
+
+
+def _phases(phases_ns: dict[str, dict[str, int]]) -> dict[str, dict[str, float]]:
+    return {
+        category.value: {phase: _s(ns) for phase, ns in phases_ns[category].items()}
+        for category in Category
+        if category in phases_ns
+    }
+
+
+def _attempts(con: duckdb.DuckDBPyConnection, ledger: Ledger) -> tuple[Attempt, ...]:
+    return tuple(
+        Attempt(**row, resume_step=ledger.bases.get((row["attempt"], 0)))
+        for row in rows(con, "SELECT * FROM gp_attempt_list ORDER BY attempt")
+    )
+
+
+def _incidents(con: duckdb.DuckDBPyConnection) -> tuple[Incident, ...]:
+    signs: dict[int, list[Sign]] = {}
+    for row in rows(con, "SELECT * FROM gp_signs"):
+        signs.setdefault(row["attempt"], []).append(Sign(**row))
+    return tuple(
+        Incident(
+            attempt=row["attempt"],
+            cause=row["cause"],
+            last_progress_ns=row["last_progress_ns"],
+            abort_ns=row["abort_ns"],
+            detection_s=_s(row["detection_ns"]),
+            recovered_ns=row["recovered_ns"],
+            lost_steps=row["lost_steps"],
+            hang_gpu_s=_s(row["hang_gpu_ns"]),
+            rework_gpu_s=_s(row["rework_gpu_ns"]),
+            restart_gpu_s=_s(row["restart_gpu_ns"]),
+            suspect_ranks=()
+            if row["cause"] == "rollback"
+            else suspect_ranks(row["cause"], signs.get(row["attempt"], [])),
+        )
+        for row in rows(con, "SELECT * FROM gp_incidents ORDER BY abort_ns, attempt, life, inside DESC")
+    )
+
+
+def _stragglers(con: duckdb.DuckDBPyConnection) -> tuple[Straggler, ...]:
+    return tuple(
+        Straggler(
+            rank=row["rank"],
+            node=row["node"],
+            loss_gpu_s=_s(row["loss_gpu_ns"]),
+            slowest_steps=row["slowest_steps"],
+            slowdown_ratio=row["slowdown_ratio"],
+        )
+        for row in rows(con, "SELECT * FROM gp_stragglers ORDER BY loss_gpu_ns DESC, rank")
+    )
+
+
+def _checkpoints(con: duckdb.DuckDBPyConnection) -> Checkpoints:
+    row = rows(con, "SELECT * FROM gp_checkpoints")[0]
+    blocking_s = _s_or_none(row["mean_blocking_ns"])
+    unplanned, running_ns = row["interruptions"], row["running_ns"]
+    mtbf_s = _s(running_ns) / unplanned if unplanned and running_ns else None
+    known = blocking_s is not None and mtbf_s is not None and blocking_s > 0
+    return Checkpoints(
+        count=row["count"],
+        failed=row["failed"],
+        mean_blocking_s=blocking_s,
+        mean_interval_s=_s_or_none(row["mean_interval_ns"]),
+        mtbf_s=mtbf_s,
+        young_s=young_s(blocking_s, mtbf_s) if known and blocking_s is not None and mtbf_s is not None else None,
+        daly_s=daly_s(blocking_s, mtbf_s) if known and blocking_s is not None and mtbf_s is not None else None,
+    )
+
+
+def _quality(con: duckdb.DuckDBPyConnection, ledger: Ledger, gpu_ns: dict[str, int]) -> Quality:
+    row = rows(con, "SELECT * FROM gp_quality")[0]
+    assumed_ns = int(row.pop("assumed_gap_gpu_ns")) + (gpu_ns[Category.PRODUCTIVE] if ledger.kept_unreported else 0)
+    return Quality(
+        **{key: value for key, value in row.items() if key != "max_skew_ns"},
+        max_skew_s=_s(row["max_skew_ns"]),
+        rejected={r["reason"]: r["lines"] for r in rows(con, "SELECT * FROM gp_rejected_lines")},
+        silent_ranks=tuple(r["rank"] for r in rows(con, "SELECT rank FROM gp_silent_ranks ORDER BY rank")),
+        assumed_gpu_s=_s(assumed_ns),
+    )
+
+
+def _at_risk(con: duckdb.DuckDBPyConnection, ledger: Ledger) -> float | None:
+    """What would be lost if the run died now; None where no checkpoint was ever reported, 0 when it has ended."""
+    if not ledger.reported:
+        return None
+    live = con.execute("SELECT bool_or(outcome = 'live') FROM gp_attempts").fetchall()[0][0]
+    return _s(con.execute("SELECT gpu_ns FROM gp_at_risk").fetchall()[0][0]) if live else 0.0
+
+
+def _state(con: duckdb.DuckDBPyConnection, ledger: Ledger, settings: Settings) -> RunState:
+    found = rows(
+        con,
+        "SELECT a.outcome, a.process_ns, t.attempt IS NOT NULL AS stepped, t.hung, t.paused, "
+        "(SELECT max(last_event_ns) FROM gp_attempts) AS last_event_ns "
+        "FROM gp_attempts a LEFT JOIN gp_tails t USING (attempt) ORDER BY a.attempt DESC LIMIT 1",
+    )
+    if not found:
+        return RunState.LOST if ledger.clocked else RunState.RUNNING
+    last = found[0]
+    if last["outcome"] == "finished":
+        return RunState.FINISHED
+    if last["outcome"] == "aborted":
+        return RunState.FAILED
+    if ledger.clocked and ledger.as_of_ns - last["last_event_ns"] > settings.lost_ns:
+        return RunState.LOST
+    if not last["stepped"]:
+        return RunState.HUNG if ledger.as_of_ns - last["process_ns"] > settings.stepless_ns else RunState.RUNNING
+    if last["hung"]:
+        return RunState.PAUSED if last["paused"] else RunState.HUNG
+    return RunState.RUNNING

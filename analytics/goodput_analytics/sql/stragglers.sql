@@ -1,0 +1,35 @@
+-- Purpose: the ranks that were named as slow, and what that cost.
+-- Inputs:  gp_named_ranks, gp_ledger, gp_members, gp_measures, gp_lateness, gp_lateness_grouped
+-- Grain:   one row per (rank, node).
+-- Columns: loss_gpu_ns     straggler time of the steps in which it was the latest
+--          slowest_steps   how many they were
+--          slowdown_ratio  the median over its steps of its lateness over the median rank's, NULL where that is 0
+CREATE OR REPLACE TEMP TABLE gp_stragglers AS
+WITH nodes AS (
+    SELECT attempt, rank, min(node) AS node FROM gp_members GROUP BY attempt, rank
+),
+losses AS (
+    SELECT l.attempt, l.latest_rank AS rank, sum((l.end_ns - l.start_ns)::HUGEINT * l.gpus) AS gpu_ns
+    FROM gp_ledger l WHERE l.category = 'straggler' AND l.phase = 'rank' GROUP BY l.attempt, l.latest_rank
+),
+ratios AS (
+    SELECT n.attempt, n.rank,
+        coalesce(m.late_ns, m.late_gap_ns)::DOUBLE / coalesce(g.typical_late_ns, t.typical_late_ns) AS ratio
+    FROM gp_named_ranks n
+    JOIN gp_measures m ON m.attempt = n.attempt AND m.rank = n.rank
+    JOIN gp_lateness t ON t.attempt = m.attempt AND t.life = m.life AND t.step = m.step
+    LEFT JOIN gp_lateness_grouped g ON g.attempt = m.attempt AND g.life = m.life AND g.step = m.step
+    WHERE coalesce(g.typical_late_ns, t.typical_late_ns) > 0
+),
+slowdowns AS (
+    SELECT d.rank, d.node, median(r.ratio) AS slowdown_ratio
+    FROM ratios r JOIN nodes d USING (attempt, rank) GROUP BY d.rank, d.node
+)
+SELECT d.rank, d.node, sum(coalesce(l.gpu_ns, 0)) AS loss_gpu_ns, sum(n.slowest_steps)::BIGINT AS slowest_steps,
+    any_value(s.slowdown_ratio) AS slowdown_ratio
+FROM gp_named_ranks n
+JOIN nodes d USING (attempt, rank)
+LEFT JOIN losses l USING (attempt, rank)
+LEFT JOIN slowdowns s ON s.rank = d.rank AND s.node IS NOT DISTINCT FROM d.node
+GROUP BY d.rank, d.node
+ORDER BY loss_gpu_ns DESC, d.rank

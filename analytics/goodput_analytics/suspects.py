@@ -1,0 +1,90 @@
+"""Which ranks an interruption began with, as far as anything tells. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+DEFAULT_BEAT_NS = 5_000_000_000
+LAUNCHER_SIGNALS = frozenset({"signal 15", "signal 2"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sign:
+    """A rank's last sign of life before its attempt's end, as the relation `signs` tells it. Times in ns."""
+
+    attempt: int
+    rank: int
+    last_sign_ns: int
+    stop_ns: int | None
+    stop_reason: str | None
+    exit_ns: int | None
+    exit_word: str | None
+    phase: str | None
+    step: int | None
+    beat_ns: int | None
+    abort_ns: int
+
+
+def suspect_ranks(cause: str, signs: Sequence[Sign]) -> tuple[int, ...]:
+    """The ranks that an attempt's end began with; empty when nothing tells.
+
+    In a hang: those that fell silent before the others by more than two heartbeats; where all spoke, those that are not
+    in the phase that the majority had reached. Otherwise: a rank that was killed, or else the one that raised first.
+
+    Args:
+        cause: why the attempt ended.
+        signs: its ranks' last signs of life.
+    """
+    if cause == "hang":
+        return _silent(signs) or _elsewhere(signs)
+    if cause == "preempted":
+        return ()
+    return _killed(signs) or _raised_first(signs)
+
+
+def _silent(signs: Sequence[Sign]) -> tuple[int, ...]:
+    beats = [s.beat_ns for s in signs if s.beat_ns is not None]
+    patience_ns = 2 * (beats[0] if beats else DEFAULT_BEAT_NS)
+    newest_ns = max((s.last_sign_ns for s in signs), default=0)
+    return _ranks(s for s in signs if s.last_sign_ns < newest_ns - patience_ns)
+
+
+def _elsewhere(signs: Sequence[Sign]) -> tuple[int, ...]:
+    places = Counter((s.step, s.phase) for s in signs if s.phase is not None)
+    if not places or sum(places.values()) < len(signs):
+        return ()
+    place, votes = places.most_common(1)[0]
+    if 2 * votes <= len(signs):
+        return ()
+    return _ranks(s for s in signs if (s.step, s.phase) != place)
+
+
+def _killed(signs: Sequence[Sign]) -> tuple[int, ...]:
+    raised = [s.stop_ns for s in signs if s.stop_ns is not None]
+    patience_ns = 2 * next((s.beat_ns for s in signs if s.beat_ns is not None), DEFAULT_BEAT_NS)
+    latest_ns = min(raised) + patience_ns if raised else None
+    return _ranks(
+        s
+        for s in signs
+        if s.stop_ns is None
+        and s.exit_ns is not None
+        and s.exit_word is not None
+        and s.exit_word not in LAUNCHER_SIGNALS
+        and s.exit_word != "exit code 0"
+        and (latest_ns is None or s.exit_ns <= latest_ns)
+    )
+
+
+def _raised_first(signs: Sequence[Sign]) -> tuple[int, ...]:
+    raised = [s for s in signs if s.stop_reason == "exception" and s.stop_ns is not None]
+    first_ns = min((s.stop_ns for s in raised if s.stop_ns is not None), default=None)
+    first = [s for s in raised if s.stop_ns == first_ns]
+    if len(first) > 1 and len(first) == len(signs):
+        return ()
+    return _ranks(first)
+
+
+def _ranks(signs: Iterable[Sign]) -> tuple[int, ...]:
+    return tuple(sorted({s.rank for s in signs}))
