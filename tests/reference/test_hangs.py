@@ -114,3 +114,21 @@ def test_who_fell_silent_by_more_than_two_heartbeats_is_suspect(last_beat: int, 
     report = story.report()
     assert report["incidents"][0]["cause"] == "hang"
     assert report["incidents"][0]["suspect_ranks"] == suspects
+
+
+@pytest.mark.parametrize(("silent_s", "category", "cause"), [(60, "startup", "lost"), (61, "hang", "hang")])
+def test_silence_beyond_a_minute_is_a_hang(silent_s: int, category: str, cause: str) -> None:
+    """Nobody says that the first attempt ended, at 20 s."""
+    story = Story()
+    g = story.group(start=0, token="one")
+    g.steps(1, 10, 10)
+    g = story.group(start=20 + silent_s, token="two")
+    g.resume(25 + silent_s, 10)
+    end = g.steps(11, 15, 30 + silent_s)
+    g.stop(end, "finished")
+    report = story.report()
+    [row] = report["incidents"]
+    assert (row["cause"], row["hang_gpu_s"]) == (cause, silent_s if category == "hang" else 0)
+    assert row["detection_s"] == (silent_s if category == "hang" else 0)
+    assert report["gpu_s"]["startup"] == 20 + (silent_s if category == "startup" else 0)
+    assert report["quality"]["assumed_gpu_s"] == silent_s
