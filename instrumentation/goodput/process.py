@@ -5,25 +5,28 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from goodput.clock import ahead_ns
 
-def process_start_ns(wall_ns: int) -> int:
-    """When this process was started, in ns since the epoch; `wall_ns` is now.
+
+def process_start_ns(now_ns: Callable[[], int]) -> int:
+    """When this process was started, in ns since the epoch by the clock `now_ns`.
 
     From `/proc/self/stat` (field 22, `starttime`, clock ticks since boot; man 5 proc) and the boot-time clock, so
     it needs no boot date, whose whole seconds would cost up to a second. Accurate to one clock tick (10 ms on
-    Linux), always rounded to the earlier side; never later than `wall_ns`, which is also the answer where the
-    system does not tell.
+    Linux), always rounded to the earlier side; never later than now, which is also the answer where the system
+    does not tell.
     """
     try:
         stat = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace")
         ticks = int(stat.rpartition(")")[2].split()[19])
-        age_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+        since_boot_ns = ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+        booted_ns = ahead_ns(now_ns, lambda: time.clock_gettime_ns(time.CLOCK_BOOTTIME))
     except (OSError, ValueError, IndexError, AttributeError):
-        return wall_ns
-    return wall_ns - max(age_ns, 0)
+        return now_ns()
+    return min(booted_ns + since_boot_ns, now_ns())
 
 
 def boot_id() -> str | None:

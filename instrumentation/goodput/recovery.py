@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from goodput.events import Kind, StopReason, format_event, format_step, naming_prefix
-from goodput.liveness import LivenessLock, SourceInfo
+from goodput.liveness import SUFFIX, LivenessLock, SourceInfo
 from goodput.memory import FILE_BYTES, Remains, read_remains
 from goodput.outcome import stop_fields
 from goodput.spoolfile import segment_path
@@ -47,6 +47,9 @@ def recover_source(lock: LivenessLock, boot_id: str | None) -> Recovered | None:
     """
     info = lock.read()
     directory = lock.path.parent
+    if lock.path.name != f"{info.source}{SUFFIX}":
+        # The name leads to files that are written to, perhaps with more rights than the author of this one had.
+        raise ValueError(f"{lock.path} names another source")
     image = None
     if info.memory is not None:
         image = _read_memory(Path(info.memory), lock.owner_uid())

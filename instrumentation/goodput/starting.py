@@ -89,8 +89,9 @@ def _begin(
 ) -> LiveRecorder:
     clock = Clock()
     guard = Guard()
+    process_start_ns = process.process_start_ns(clock.now_ns)
     now = clock.now_ns()
-    started = hooks.earliest_start_ns(process.process_start_ns(now), now)
+    started = hooks.earliest_start_ns(process_start_ns, now)
     identity = identify(environment.variables, host=socket.gethostname(), pid=os.getpid(), parent_pid=os.getppid())
     source = f"r{identity.rank}-{_file_part(identity.node)}-{secrets.token_hex(8)}"
     memory, lock = _reserve(environment, spool, run, source, identity, guard)

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from goodput.clock import ahead_ns
 from goodput.environment import read_environment
 from goodput.identity import Identity, identify
 from goodput.process import device_kind, process_start_ns
@@ -81,13 +82,19 @@ def test_a_process_started_before_it_could_say_so() -> None:
     before_ns = time.time_ns()
     script = (
         f"import sys, time; sys.path[:0] = {sys.path!r}; time.sleep(0.3); "
-        "from goodput.process import process_start_ns; now = time.time_ns(); print(process_start_ns(now), now)"
+        "from goodput.process import process_start_ns; print(process_start_ns(time.time_ns), time.time_ns())"
     )
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     start_ns, now_ns = map(int, told.split())
     assert before_ns - 11_000_000 <= start_ns, "at most one clock tick early"
     assert now_ns - start_ns >= 300_000_000
-    assert process_start_ns(time.time_ns()) < before_ns
+    assert process_start_ns(time.time_ns) < before_ns
+
+
+def test_a_process_put_aside_between_two_readings_is_not_misled() -> None:
+    # Before, between and after, five times: it was put aside in all tries but the third.
+    now = iter([0, 1, 900, 1000, 1900, 1901, 2000, 2010, 2020, 3000, 3001, 3900, 4000, 4900, 4901])
+    assert ahead_ns(lambda: next(now) + 5, lambda: next(now)) == 5
 
 
 def test_no_gpu_without_torch_or_when_hidden() -> None:

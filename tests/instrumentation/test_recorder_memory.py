@@ -326,7 +326,10 @@ def test_memory_of_an_earlier_boot_is_gone(spool: Path, shared: Path) -> None:
     assert list_sources(spool) == {}
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"source": 1', bytes(100)])
+ELSEWHERE = b'{"source": "../odd", "run": "r", "memory": null, "pid": 1, "rank": 0, "boot_id": null}'
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"source": 1', bytes(100), ELSEWHERE])
 def test_a_foreign_lock_file_harms_nobody(spool: Path, content: bytes) -> None:
     made = make(spool)
     (spool / "odd.lock").write_bytes(content)
