@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from goodput_analytics.model import Attempt, Category, Checkpoints, Incident, Quality, Report, RunState, Straggler
-from goodput_collector.demo.compare import Interval, compare
+from goodput_collector.demo.compare import compare
+from goodput_collector.demo.figures import Interval
 from goodput_collector.demo.options import Fault
 from goodput_collector.demo.truth import Act, Record, Witnessed, Worker
 

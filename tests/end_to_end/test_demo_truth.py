@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from goodput_collector.demo.compare import Fact, Line
+from goodput_collector.demo.figures import Fact, Line
 from goodput_collector.demo.injector import AHEAD_STEPS, Injector
 from goodput_collector.demo.options import DemoOptions, Fault, make_plan
 from goodput_collector.demo.sabotage import (

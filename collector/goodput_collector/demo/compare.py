@@ -11,68 +11,24 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from goodput_analytics.model import Category, Incident, Report
+from goodput_collector.demo.figures import NS_PER_S, Fact, Interval, Line
 from goodput_collector.demo.options import Fault
+from goodput_collector.demo.regularity import (
+    first_step_excess_s,
+    longest_step_s,
+    own_work_spread_s,
+    save_lengths_s,
+    uneven_s,
+)
 from goodput_collector.demo.truth import Act, AttemptTruth, Record
 
-NS_PER_S = 1e9
 SEEN_S = 0.2
 # Between two readings of the clock, a rank's own log's and the recorder's, the rank may lose its processor: for a few
 # of the kernel's time slices at a single moment, for less than one on average over many.
 CLOCK_S = 0.05
 SAVE_CLOCK_S = 0.01
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
-    """One entry of the ledger."""
-
-    category: str
-    phase: str | None
-    start_ns: int
-    end_ns: int
-    gpus: int
-    step: int | None
-
-    @property
-    def gpu_ns(self) -> int:
-        return (self.end_ns - self.start_ns) * self.gpus
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """One comparison. Figures in `unit`; `allowed` is the largest difference that passes, and `why` says why."""
-
-    what: str
-    injected: float | None
-    ledger: float | None
-    allowed: float
-    unit: str
-    why: str
-
-    @property
-    def difference(self) -> float | None:
-        """Ledger minus truth; None where one of them is missing."""
-        return None if self.injected is None or self.ledger is None else self.ledger - self.injected
-
-    @property
-    def holds(self) -> bool:
-        return self.difference is not None and abs(self.difference) <= self.allowed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
-    """A comparison of words, which must be equal."""
-
-    what: str
-    injected: str
-    ledger: str
-
-    @property
-    def holds(self) -> bool:
-        return self.injected == self.ledger
 
 
 def compare(record: Record, report: Report, intervals: list[Interval]) -> list[Line | Fact]:
@@ -140,7 +96,7 @@ def _incident(
     if attempt.abort_ns is None or attempt.last_step is None or attempt.last_step_end_ns is None or not saves:
         return
     saved = max(saves)
-    step_s = _longest_step_s(record, attempt.attempt)
+    step_s = longest_step_s(record, attempt.attempt)
     yield Line(
         what=f"{name}: steps lost",
         injected=attempt.last_step - saved,
@@ -168,7 +124,7 @@ def _incident(
         what=f"{name}: work thrown away",
         injected=None if save_end_ns is None else (worked_until_ns - save_end_ns) / NS_PER_S * record.ranks,
         ledger=incident.rework_gpu_s,
-        allowed=(CLOCK_S + (_uneven_s(record, attempt.attempt) if hung else SEEN_S)) * record.ranks,
+        allowed=(CLOCK_S + (uneven_s(record, attempt.attempt) if hung else SEEN_S)) * record.ranks,
         unit="GPU-s",
         why="from the end of the last save, "
         + ("to that of a step, which ranks leave unevenly" if hung else "to a death, which is seen a poll later"),
@@ -201,7 +157,7 @@ def _incident(
 def _slow_rank(record: Record, act: Act, report: Report, intervals: list[Interval]) -> Iterable[Line | Fact]:
     slept = record.slept(Fault.SLOW_RANK)
     slow = {line.step for line in slept}
-    noise_s = _own_work_spread_s(record, act.attempt, slow)
+    noise_s = own_work_spread_s(record, act.attempt, slow)
     yield Line(
         what="slow_rank: waiting for it",
         injected=sum(line.end_ns - line.start_ns for line in slept) / NS_PER_S * record.ranks,
@@ -222,7 +178,7 @@ def _slow_save(record: Record, act: Act, intervals: list[Interval]) -> Iterable[
     entered_ns, left_ns = min((s.start_ns for s in ours), default=0), max((s.end_ns for s in ours), default=0)
     blocked = [i for i in intervals if i.category == Category.CHECKPOINT]
     in_it = [i.gpu_ns for i in blocked if i.start_ns < left_ns and i.end_ns > entered_ns]
-    others = [length_s for (_, step), length_s in _saves(record).items() if step != act.first_step]
+    others = [length_s for (_, step), length_s in save_lengths_s(record).items() if step != act.first_step]
     usual_s = statistics.median(others) if others else 0.0
     spread_s = max(others, default=0.0) - min(others, default=0.0)
     yield Line(
@@ -239,7 +195,7 @@ def _slow_save(record: Record, act: Act, intervals: list[Interval]) -> Iterable[
 
 def _remainder(record: Record, attempts: list[AttemptTruth], report: Report) -> Iterable[Line]:
     """What is left when nothing is disturbed: every start, every save, and the work that was kept."""
-    saves = _saves(record)
+    saves = save_lengths_s(record)
     yield Line(
         what="saves",
         injected=len({step for _, step in saves}),
@@ -258,7 +214,7 @@ def _remainder(record: Record, attempts: list[AttemptTruth], report: Report) -> 
         unit="GPU-s",
         why=f"{SAVE_CLOCK_S * 1e3:.0f} ms for each save between two readings of the clock",
     )
-    starts_s = warm_s = kept_s = uneven_s = 0.0
+    starts_s = warm_s = kept_s = edges_s = 0.0
     for before, attempt, following in zip([None, *attempts], attempts, [*attempts[1:], None], strict=False):
         begun_ns = attempt.seen_ns if before is None or before.abort_ns is None else before.abort_ns
         first_ns = attempt.first_step_start_ns
@@ -266,9 +222,9 @@ def _remainder(record: Record, attempts: list[AttemptTruth], report: Report) -> 
             starts_s += (attempt.end_ns - begun_ns) / NS_PER_S
             continue
         starts_s += (first_ns - begun_ns) / NS_PER_S
-        excess_s = _first_step_excess_s(record, attempt.attempt)
+        excess_s = first_step_excess_s(record, attempt.attempt)
         warm_s += excess_s
-        uneven_s += CLOCK_S + 2 * _uneven_s(record, attempt.attempt)
+        edges_s += CLOCK_S + 2 * uneven_s(record, attempt.attempt)
         last = attempt.last_step if following is None or following.first_step is None else following.first_step - 1
         ends = [line.end_ns for line in record.of(attempt.attempt, "step") if line.step == last]
         if last is not None and ends:
@@ -278,7 +234,7 @@ def _remainder(record: Record, attempts: list[AttemptTruth], report: Report) -> 
         what="all starts and restarts",
         injected=(starts_s + warm_s) * record.ranks,
         ledger=report.gpu_s[Category.STARTUP],
-        allowed=(SEEN_S * len(attempts) + uneven_s) * record.ranks,
+        allowed=(SEEN_S * len(attempts) + edges_s) * record.ranks,
         unit="GPU-s",
         why="a process is seen to come or go a poll later; ranks leave the first step unevenly",
     )
@@ -287,63 +243,10 @@ def _remainder(record: Record, attempts: list[AttemptTruth], report: Report) -> 
         what="steps that were kept",
         injected=kept_s * record.ranks,
         ledger=sum(report.gpu_s[category] for category in kept),
-        allowed=(small_s + uneven_s) * record.ranks,
+        allowed=(small_s + edges_s) * record.ranks,
         unit="GPU-s",
         why="productive, with the waiting inside it; may be off by what saves and first steps may be",
     )
-
-
-def _longest_step_s(record: Record, attempt: int) -> float:
-    """The longest of the attempt's last 25 steps, by the ranks' logs."""
-    steps = sorted(record.of(attempt, "step"), key=lambda line: line.end_ns)[-25 * record.ranks :]
-    return max(((line.end_ns - line.start_ns) / NS_PER_S for line in steps), default=0.0)
-
-
-def _own_work_spread_s(record: Record, attempt: int, leave_out: set[int | None]) -> float:
-    """By how much the ranks' own work differs in undisturbed steps: the 90th percentile of largest minus smallest."""
-    own: dict[int, list[int]] = {}
-    for line in record.of(attempt, "step"):
-        if line.step is not None and line.own_ns is not None and line.step not in leave_out:
-            own.setdefault(line.step, []).append(line.own_ns)
-    return _high([max(times) - min(times) for times in own.values()])
-
-
-def _first_step_excess_s(record: Record, attempt: int) -> float:
-    """What the first step took beyond the median of the attempt's next 25."""
-    spans: dict[int, tuple[int, int]] = {}
-    for line in record.of(attempt, "step"):
-        if line.step is not None:
-            start_ns, end_ns = spans.get(line.step, (line.start_ns, line.end_ns))
-            spans[line.step] = min(start_ns, line.start_ns), max(end_ns, line.end_ns)
-    lengths = [end_ns - start_ns for _, (start_ns, end_ns) in sorted(spans.items())]
-    return max(0.0, lengths[0] - statistics.median(lengths[1:26])) / NS_PER_S if len(lengths) > 1 else 0.0
-
-
-def _uneven_s(record: Record, attempt: int) -> float:
-    """How unevenly the ranks leave a step together: the 90th percentile of latest minus earliest end."""
-    ends: dict[int, list[int]] = {}
-    for line in record.of(attempt, "step"):
-        if line.step is not None:
-            ends.setdefault(line.step, []).append(line.end_ns)
-    return _high([max(times) - min(times) for times in ends.values()])
-
-
-def _high(values_ns: list[int]) -> float:
-    """The 90th percentile, in seconds; 0 of nothing."""
-    return sorted(values_ns)[len(values_ns) * 9 // 10] / NS_PER_S if values_ns else 0.0
-
-
-def _saves(record: Record) -> dict[tuple[int, int], float]:
-    """By attempt and step: how long the job was blocked, from the first rank's entry to the last one's leaving."""
-    starts: dict[tuple[int, int], int] = {}
-    ends: dict[tuple[int, int], int] = {}
-    attempt_of = {worker.pid: worker.attempt for worker in record.workers}
-    for line in record.witnessed:
-        if line.what == "save" and line.step is not None and line.pid in attempt_of:
-            key = (attempt_of[line.pid], line.step)
-            starts[key] = min(starts.get(key, line.start_ns), line.start_ns)
-            ends[key] = max(ends.get(key, 0), line.end_ns)
-    return {key: (ends[key] - start_ns) / NS_PER_S for key, start_ns in starts.items()}
 
 
 def _words(parts: Iterable[str]) -> str:

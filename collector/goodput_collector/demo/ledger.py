@@ -7,7 +7,7 @@ from pathlib import Path
 from goodput_analytics import report as make_report
 from goodput_analytics.model import Report
 from goodput_collector.database import open_database
-from goodput_collector.demo.compare import Interval
+from goodput_collector.demo.figures import Interval
 from goodput_collector.landing import ingest_files
 
 

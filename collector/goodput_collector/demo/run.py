@@ -17,7 +17,8 @@ from typing import NoReturn
 from rich.console import Console
 
 from goodput_analytics.model import Report
-from goodput_collector.demo.compare import Fact, Line, compare
+from goodput_collector.demo.compare import compare
+from goodput_collector.demo.figures import Fact, Line
 from goodput_collector.demo.injector import Injector, TrainingEndedError
 from goodput_collector.demo.launcher import RUN_NAME, Launch
 from goodput_collector.demo.ledger import collect, read_ledger, recover

@@ -10,7 +10,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from goodput_collector.demo.compare import Fact, Line
+from goodput_collector.demo.figures import Fact, Line
 
 PLAIN_EVERY_S = 5.0
 
