@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from rich.console import Console
 
@@ -60,12 +61,11 @@ def spool_lines(rank: int) -> list[bytes]:
     return [naming_prefix(RUN, f"gpu-01-rank-{rank}") + lines[0][1:], *lines[1:]]
 
 
-def table(connection: object, query: str) -> str:
+def table(connection: duckdb.DuckDBPyConnection, query: str) -> str:
     """The rows of a query as a Markdown table."""
-    result = connection.execute(query)  # type: ignore[attr-defined]
+    result = connection.execute(query)
     head = [column[0] for column in result.description]
-    rows = [["" if value is None else f"{value:,}" if isinstance(value, int) else str(value) for value in row]
-            for row in result.fetchall()]  # fmt: skip
+    rows = [["" if value is None else str(value) for value in row] for row in result.fetchall()]
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
 
 
@@ -127,9 +127,10 @@ def blocks(files: list[Path], folder: Path) -> Iterator[tuple[str, str]]:
         "balance",
         table(
             connection,
-            """SELECT category, sum((end_ns - start_ns) * gpus)::BIGINT AS gpu_ns FROM ledger_intervals
-            GROUP BY category
-            UNION ALL SELECT 'held', sum((end_ns - start_ns) * gpus)::BIGINT FROM ledger_intervals ORDER BY gpu_ns""",
+            """SELECT category, format('{:,}', gpu_ns) AS gpu_ns FROM (
+            SELECT category, sum((end_ns - start_ns) * gpus)::BIGINT AS gpu_ns FROM ledger_intervals GROUP BY category
+            UNION ALL SELECT 'held', sum((end_ns - start_ns) * gpus)::BIGINT FROM ledger_intervals
+            ) AS entries ORDER BY entries.gpu_ns""",
         ),
     )
     connection.close()
