@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 import sys
 import weakref
 from dataclasses import dataclass
@@ -92,7 +92,7 @@ class Agreement:
     def _begin(self, distributed: Any, now_ns: int) -> Joined | None:
         self._rank = int(distributed.get_rank())
         self._world_size = int(distributed.get_world_size())
-        self._word = secrets.token_hex(8)
+        self._word = os.urandom(8).hex()
         self._begun_ns = self._polled_ns = now_ns
         self._waiting = dict.fromkeys(range(1, self._world_size), b"")
         # Not public, but the same since torch 1.9; without it there is no token, and attempts are told by time.

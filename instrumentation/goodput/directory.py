@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from pathlib import Path
 
 
@@ -15,6 +14,9 @@ def user_directory_name() -> str:
 
 def default_spool_directory() -> Path:
     """`goodput-<uid>` in the temporary directory: node-local, never a home directory on a network file system."""
+    # Imported where it is needed: it brings a dozen modules, and every process of a job imports us.
+    import tempfile
+
     return Path(tempfile.gettempdir()) / user_directory_name()
 
 

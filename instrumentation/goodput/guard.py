@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
-
-logger = logging.getLogger("goodput")
 
 Observer = Callable[[str, BaseException | None], None]
 
@@ -19,7 +16,10 @@ def warn_once(reason: str, message: str) -> None:
     """Log a plain sentence the first time that this reason comes up in the process."""
     if reason not in _logged:
         _logged.add(reason)
-        logger.warning("goodput: %s (said once)", message)
+        # Imported where it is needed: a healthy process need not wait for it.
+        import logging
+
+        logging.getLogger("goodput").warning("goodput: %s (said once)", message)
 
 
 class Guard:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
-import socket
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -92,8 +90,8 @@ def _begin(
     process_start_ns = process.process_start_ns(clock.now_ns)
     now = clock.now_ns()
     started = hooks.earliest_start_ns(process_start_ns, now)
-    identity = identify(environment.variables, host=socket.gethostname(), pid=os.getpid(), parent_pid=os.getppid())
-    source = f"r{identity.rank}-{_file_part(identity.node)}-{secrets.token_hex(8)}"
+    identity = identify(environment.variables, host=os.uname().nodename, pid=os.getpid(), parent_pid=os.getppid())
+    source = f"r{identity.rank}-{_file_part(identity.node)}-{os.urandom(8).hex()}"
     memory, lock = _reserve(environment, spool, run, source, identity, guard)
     recorder = LiveRecorder(run=run, source=source, clock=clock, memory=memory, guard=guard)
     fields: dict[str, Field] = {
