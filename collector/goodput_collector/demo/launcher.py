@@ -68,8 +68,10 @@ class Launch:
             time.sleep(0.02)
 
     def log_tail(self, lines: int = 25) -> list[str]:
-        """The last lines that torchrun and the workers wrote."""
-        return self.log_path.read_text(errors="replace").splitlines()[-lines:]
+        """The last lines that the workers wrote, without torchrun's long account of their failure that follows."""
+        text = self.log_path.read_text(errors="replace").splitlines()
+        accounts = [number for number, line in enumerate(text) if "] failed (exitcode:" in line]
+        return text[: accounts[-1] + 1 if accounts else len(text)][-lines:]
 
 
 def signal_process(pid: int, number: signal.Signals) -> bool:
