@@ -6,6 +6,7 @@ The run may be left out where the database holds one. The picture in the reposit
 """
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -28,7 +29,9 @@ def main(database: str, run: str | None = None) -> None:
         console = Console(file=nowhere, record=True, width=WIDTH, force_terminal=True, color_system="truecolor")
         print_view(view, console)
     # A fixed id keeps two pictures of one run the same, byte by byte.
-    console.save_svg(str(PICTURE), title=f"goodput report {run}", theme=MONOKAI, unique_id="goodput")
+    picture = console.export_svg(title=f"goodput report {run}", theme=MONOKAI, unique_id="goodput")
+    # Nothing is to be fetched from elsewhere to look at it: the reader's own monospace font will do.
+    PICTURE.write_text(re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL))
     print(f"drew {PICTURE}")
 
 

@@ -67,9 +67,11 @@ def percent(ratio: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A length of time in the two units that matter: `0.42 s`, `12.3 s`, `27 min 3 s`, `2 h 5 min`, `3 d 4 h`."""
+    """A length of time in the two units that matter: `42 ms`, `12.3 s`, `27 min 3 s`, `2 h 5 min`, `3 d 4 h`."""
     if seconds is None:
         return UNKNOWN
+    if seconds < 0.9995:
+        return "0 s" if seconds == 0 else "<1 ms" if seconds < 0.0005 else f"{1000 * seconds:.0f} ms"
     if seconds < 9.995:
         return f"{seconds:.2f} s"
     if seconds < 59.95:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from rich.columns import Columns
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.padding import Padding
 from rich.segment import Segment
 from rich.style import Style
 from rich.table import Table
@@ -46,6 +45,7 @@ MAX_WIDTH = 110  # a longer line is harder to follow from the name to the figure
 WIDE = 76  # from here on the incidents' times have room
 MAX_INCIDENTS = 12
 MAX_PHASES = 5
+SKEW_FROM_S = 0.1  # clocks of one node differ by less, and it is taken off anyway
 PHASES_FROM_RATIO = 0.01  # phases are of interest only where the category is
 
 
@@ -263,12 +263,16 @@ def _stragglers(report: Report, unit: GpuTime) -> list[RenderableType]:
 
 
 def _findings(report: Report) -> list[RenderableType]:
-    body: list[RenderableType] = []
+    if not report.findings:
+        return []
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
     for number, finding in enumerate(report.findings, start=1):
-        body.append(Text.assemble((f"{number}. {plain(finding.says)}", "bold")))
-        body.append(Padding(Text(plain(finding.evidence)), (0, 0, 0, 3)))
-        body.append(Padding(Text.assemble(("Next: ", "bold"), plain(finding.next)), (0, 0, 0, 3)))
-    return _section("Findings", body) if body else []
+        table.add_row(f"{number}.", Text(plain(finding.says), style="bold"))
+        table.add_row("", Text(plain(finding.evidence)))
+        table.add_row("", Text.assemble(("Next: ", "bold"), plain(finding.next)))
+    return _section("Findings", [table])
 
 
 def _section(title: str, body: Iterable[RenderableType]) -> list[RenderableType]:
@@ -328,7 +332,7 @@ def quality_words(quality: Quality, unit: GpuTime) -> str:
         (quality.gaps, f"{counted(quality.gaps, 'sequence number')} missing"),
         (quality.dropped, f"{counted(quality.dropped, 'event')} dropped by the recorder"),
         (quality.missing_steps, f"{counted(quality.missing_steps, 'step')} without an event"),
-        (quality.max_skew_s, f"clocks apart by up to {duration(quality.max_skew_s)}"),
+        (quality.max_skew_s >= SKEW_FROM_S, f"clocks apart by up to {duration(quality.max_skew_s)}"),
         (quality.negative_durations, f"{counted(quality.negative_durations, 'end')} before the start"),
         (len(quality.silent_ranks), f"{_numbers('rank', quality.silent_ranks)} never reported"),
         (quality.sources_without_start, f"{counted(quality.sources_without_start, 'source')} without a start left out"),

@@ -48,7 +48,7 @@ def test_says_what_a_reader_looks_for_first() -> None:
     top = drawn(report_view(reports.SMALL)).splitlines()[:3]
     assert re.fullmatch(r"tiny  finished +as of 2026-01-01 00:02:00 UTC", top[0])
     assert top[1].split("   ") == ["goodput 70.0 %", "held 480.0 GPU-seconds", "lost 144.0", "at risk 0.0"]
-    assert top[2] == "2 attempts, 1 incident, queue wait 0.00 s"
+    assert top[2] == "2 attempts, 1 incident, queue wait 0 s"
 
 
 def test_each_category_has_its_line_with_share_and_phases_beneath() -> None:
@@ -135,6 +135,11 @@ def test_quality_in_words() -> None:
         "40 steps without an event; clocks apart by up to 1.84 s; 1 end before the start; ranks 8-15 never reported; "
         "1 source without a start left out; 4,096 GPU-hours assumed, not observed." in words(report_view(reports.BIG))
     )
+
+
+def test_clocks_that_nearly_agree_are_no_news() -> None:
+    almost = replace(reports.SMALL, quality=replace(reports.CLEAN, max_skew_s=0.002))
+    assert "14,404 events, none missing, doubled or rejected." in words(report_view(almost))
 
 
 def test_what_is_not_known_is_unknown_and_never_zero() -> None:
