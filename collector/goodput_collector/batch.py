@@ -17,7 +17,7 @@ from goodput_collector.statements import LENIENT, PLAIN_STEP
 Positions = npt.NDArray[np.int64]
 
 _SCAN_BYTES = 64 * 2**10  # small enough to stay in the processor's cache
-_ROWS = 65_536  # lines that one thread takes at a time
+_ROWS = 16_384  # lines that one thread takes at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Batch:
         bad = self._bad_bytes(lines, starts, ends) if fast else np.ones(len(starts), dtype=np.bool_)
         blank = starts == ends
         good = ~(bad | blank)
-        plain = _table(starts, lines, None if good.all() else good)
+        plain = _table(np.ascontiguousarray(starts), lines, None if good.all() else good)
         odd = plain.slice(0, 0)
         careful = starts[bad & ~blank]
         if fast and plain.num_rows:
@@ -94,6 +94,8 @@ class Batch:
         end = self._piece_ends.get(pos)
         if end is None:
             end = self.data.index(b"\n", pos)
+            while self.data[end - 1] in b" \t\r":
+                end -= 1
         head = self.data[pos : min(end, pos + HEAD_BYTES)]
         self.faults.append(Fault(pos=pos, reason=reason, head=head, unreadable=False))
 
@@ -158,7 +160,9 @@ def _parted(
 
 
 def _table(starts: Positions, lines: pa.LargeStringArray, mask: npt.NDArray[np.bool_] | None) -> pa.Table:
-    table = pa.table({"pos": pa.array(starts), "line": lines})
+    # Made of buffers, not by `pa.array`, which would load pandas for it (0.3 s).
+    positions = pa.Int64Array.from_buffers(pa.int64(), len(starts), [None, pa.py_buffer(starts)])
+    table = pa.table({"pos": positions, "line": lines})
     if mask is not None:
         table = table.filter(pa.array(mask))
     return pa.Table.from_batches(table.to_batches(max_chunksize=_ROWS), table.schema)

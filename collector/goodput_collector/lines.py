@@ -11,7 +11,6 @@ from goodput_collector.contract import Reason
 HEAD_BYTES = 256
 MAX_LINE_BYTES = 16 * 2**20
 
-_SPACE = b" \t\r\n"
 _NULS = re.compile(rb"\x00+")
 _OBJECT_START = re.compile(r'\{[ \t\r\n]*"')
 
@@ -71,8 +70,6 @@ def split_line(line: bytes, unfinished: bool = False) -> list[Piece | Fragment]:
     A run of NULs separates like the end of a line: what stood there is lost, so the text before it and after it
     must never be read as one.
     """
-    if len(line.rstrip(_SPACE)) > MAX_LINE_BYTES:
-        return [Fragment(0, len(line), Reason.TOO_LONG, unfinished)]
     found: list[Piece | Fragment] = []
     at = 0
     for nuls in _NULS.finditer(line):
@@ -83,6 +80,8 @@ def split_line(line: bytes, unfinished: bool = False) -> list[Piece | Fragment]:
 
 
 def _split_text(line: bytes, start: int, end: int, *, unfinished: bool) -> list[Piece | Fragment]:
+    if end - start > MAX_LINE_BYTES:
+        return [Fragment(start, end, Reason.TOO_LONG, unfinished)]
     # As Latin-1 one character is one byte, and JSON's own signs are all ASCII.
     text = line[start:end].decode("latin-1")
     judge = _Judge()
@@ -92,13 +91,14 @@ def _split_text(line: bytes, start: int, end: int, *, unfinished: bool) -> list[
         try:
             value, stop, finite = judge.read(text, at)
         except ValueError as error:
-            stop = len(text) if unfinished and _may_go_on(error, text) else _next_object(judge, text, at)
+            stop = len(text) if unfinished and _may_go_on(error, text) else _next_object(judge, text, at, unfinished)
             reason = Reason.TORN if text[at] == "{" else Reason.NOT_JSON
-            found.append(_fragment(line, start + at, start + stop, reason, is_open=unfinished and stop == len(text)))
+            is_open = unfinished and stop == len(text)
+            found.append(_fragment(line, start + at, start + stop, reason, is_open=is_open))
         else:
             if not isinstance(value, dict):
                 # A bare word or number may be the middle of anything: the text up to the next object goes with it.
-                rest = _next_object(judge, text, at)
+                rest = _next_object(judge, text, at, unfinished)
                 whole = not text[stop:rest].strip()
                 reason = Reason.NOT_OBJECT if whole else Reason.NOT_JSON
                 stop = rest
@@ -128,14 +128,19 @@ def _skip_space(text: str, at: int) -> int:
     return at
 
 
-def _next_object(judge: _Judge, text: str, at: int) -> int:
-    """Where after `at` the next event seems to begin: an object with a `kind`, which no object inside one has."""
+def _next_object(judge: _Judge, text: str, at: int, unfinished: bool) -> int:
+    """Where after `at` the next event seems to begin: an object with a `kind`, which no object inside one has.
+
+    The end, if there is none, or none that is certain while the line is `unfinished`.
+    """
     budget = 4 * len(text) + 1_000_000  # a hostile line must not take time in the square of its length
     for match in _OBJECT_START.finditer(text, at + 1):
         try:
             value, stop, _ = judge.read(text, match.start())
         except json.JSONDecodeError as error:
-            budget -= error.pos - match.start() + 1
+            if unfinished and _may_go_on(error, text):
+                break
+            budget -= error.pos - match.start() + error.pos // 32 + 1  # an error counts the lines before it
         except ValueError:
             budget -= len(text)
         else:

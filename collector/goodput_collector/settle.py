@@ -49,8 +49,8 @@ def settle(con: duckdb.DuckDBPyConnection, batch: Batch, kinds: Sequence[Kind]) 
 
 def _settle(con: duckdb.DuckDBPyConnection, batch: Batch, kinds: Sequence[Kind], repeats: Repeats) -> None:
     con.execute(sql_text("copies"))
-    for kind in KINDS.values():
-        con.execute(statements.copies(kind, kind.table, "overlapping_keys", "NULL"))
+    for (name,) in con.execute(statements.landed_kinds()).fetchall():
+        con.execute(statements.copies(KINDS[name], KINDS[name].table, "overlapping_keys", "NULL"))
     con.execute(sql_text("repeated_keys"))
     for kind in kinds:
         con.execute(statements.copies(kind, f"staged_{kind.name}", "repeated_keys", "e.pos"))
@@ -61,8 +61,8 @@ def _settle(con: duckdb.DuckDBPyConnection, batch: Batch, kinds: Sequence[Kind],
             counts[index] = number
     for kind in kinds:
         con.execute(f"DELETE FROM staged_{kind.name} WHERE pos IN (SELECT pos FROM repeats WHERE NOT stays)")
-    for kind in KINDS.values():
+    for (name,) in con.execute("SELECT DISTINCT kind FROM contents WHERE landed AND NOT wins").fetchall():
         con.execute(
-            f"DELETE FROM {kind.table} e USING contents c WHERE c.kind = '{kind.name}' AND c.landed AND NOT c.wins "
+            f"DELETE FROM {KINDS[name].table} e USING contents c WHERE c.kind = '{name}' AND c.landed AND NOT c.wins "
             "AND c.source_id = e.source_id AND c.seq = e.seq"
         )

@@ -73,14 +73,13 @@ class Stage:
         odd_kinds = self._type_odd() if self._odd else set()
         if self._lacking and self._plain:
             self._reject(
-                "SELECT p.pos, CASE WHEN coalesce(p.source, c.source) IS NULL THEN 'no_source' ELSE 'no_run' END "
-                "FROM plain p LEFT JOIN carried c ON c.pos = p.pos "
-                "WHERE coalesce(p.source, c.source) IS NULL OR coalesce(p.run, c.run) IS NULL"
+                "SELECT pos, CASE WHEN source IS NULL THEN 'no_source' ELSE 'no_run' END FROM plain "
+                "WHERE source IS NULL OR run IS NULL"
             )
         self.kinds = [kind for kind in KINDS.values() if kind.name in odd_kinds or (kind is _STEP and self._plain)]
         names = [f"SELECT run, source FROM odd_{name} WHERE fault IS NULL" for name in odd_kinds]
         if self._plain:
-            names.append(statements.plain_names(lacking=bool(self._lacking)))
+            names.append("SELECT DISTINCT run, source FROM plain WHERE run IS NOT NULL AND source IS NOT NULL")
         if not names:
             con.execute("CREATE OR REPLACE TEMP TABLE keys (pos BIGINT, run_id INTEGER, source_id INTEGER, seq BIGINT)")
             return
@@ -89,7 +88,7 @@ class Stage:
         for kind in self.kinds:
             plain = kind is _STEP and self._plain
             odd = kind.name in odd_kinds
-            con.execute(statements.staged(kind, plain=plain, odd=odd, lacking=bool(self._lacking)))
+            con.execute(statements.staged(kind, plain=plain, odd=odd))
         keys = " UNION ALL ".join(f"SELECT pos, run_id, source_id, seq FROM staged_{kind.name}" for kind in self.kinds)
         con.execute(f"CREATE OR REPLACE TEMP TABLE keys AS {keys}")
 

@@ -66,17 +66,6 @@ def plain_step_lacks() -> str:
     return " OR ".join(f"{_quoted(column)} IS NULL" for column in required)
 
 
-def plain_names(*, lacking: bool) -> str:
-    """The runs and sources of the plain steps; `lacking`: some leave them out."""
-    if not lacking:
-        return "SELECT DISTINCT run, source FROM plain"
-    return (
-        "SELECT DISTINCT coalesce(p.run, c.run), coalesce(p.source, c.source) "
-        "FROM plain p LEFT JOIN carried c ON c.pos = p.pos "
-        "WHERE coalesce(p.run, c.run) IS NOT NULL AND coalesce(p.source, c.source) IS NOT NULL"
-    )
-
-
 def odd_fields() -> str:
     """Takes the relation `goodput_odd` (pos, line), JSON objects of any kind, into the texts of all known fields."""
     names = dict.fromkeys(["kind", "run", "source", "seq", "ts_ns"])
@@ -111,19 +100,14 @@ def _fault(field: Field) -> str:
     return f"gp_{field.type}_fault({_quoted(field.name)}{bounds})"
 
 
-def staged(kind: Kind, *, plain: bool, odd: bool, lacking: bool) -> str:
-    """The events of one kind with the keys of their run and source, ready to land, in `staged_KIND`.
-
-    `plain`, `odd`: where there are any; `lacking`: some leave run or source out.
-    """
+def staged(kind: Kind, *, plain: bool, odd: bool) -> str:
+    """The events of one kind (`plain` ones, `odd` ones) with the keys of their run and source, in `staged_KIND`."""
     rest = ", ".join(f"e.{_quoted(column)}" for column in ["seq", "ts_ns", *(field.column for field in kind.fields)])
     parts = []
     if plain:
-        join = "LEFT JOIN carried c ON c.pos = e.pos" if lacking else ""
-        run, source = ("coalesce(e.run, c.run)", "coalesce(e.source, c.source)") if lacking else ("e.run", "e.source")
         parts.append(
-            f"SELECT e.pos, r.run_id, s.source_id, {rest} FROM plain e {join} "
-            f"JOIN runs r ON r.run = {run} JOIN sources s ON s.source = {source}"
+            f"SELECT e.pos, r.run_id, s.source_id, {rest} FROM plain e "
+            "JOIN runs r ON r.run = e.run JOIN sources s ON s.source = e.source"
         )
     if odd:
         parts.append(
@@ -165,4 +149,11 @@ def copies(kind: Kind, table: str, keys: str, position: str) -> str:
         f"INSERT INTO copies SELECT e.source_id, e.seq, e.run_id, '{kind.name}', {position}, {rendered(kind)} "
         f"FROM {table} e SEMI JOIN {keys} k ON k.source_id = e.source_id AND k.seq = e.seq "
         "LEFT JOIN runs r ON r.run_id = e.run_id JOIN sources s ON s.source_id = e.source_id"
+    )
+
+
+def landed_kinds() -> str:
+    """The names of the kinds of which anything has landed."""
+    return " UNION ALL ".join(
+        f"SELECT '{kind.name}' WHERE EXISTS (SELECT 1 FROM {kind.table})" for kind in KINDS.values()
     )

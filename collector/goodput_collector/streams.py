@@ -85,7 +85,7 @@ class StreamReader:
         self._held_at, self._held = 0, b""
         self._head = self._read_at(0, _PRINT_HEAD_BYTES)
         self._at, self._tail = 0, b""
-        self.resumed = offset_bytes > 0 and self._same(offset_bytes, fingerprint)
+        self.resumed = fingerprint is not None and self._same(offset_bytes, fingerprint)
         if not self.resumed:
             self._at, self._tail = 0, b""
 
@@ -178,25 +178,26 @@ class StreamReader:
         return f"{head}-{hashlib.blake2b(self._tail, digest_size=16).hexdigest()}"
 
     def _read_at(self, at: int, size_bytes: int) -> bytes:
-        """Up to `size_bytes` at `at`. What was read last is held, so that a compressed file is never read twice."""
-        held_end = self._held_at + len(self._held)
-        if self._held_at <= at <= held_end:
+        """Up to `size_bytes` at `at`. Of a compressed file what was read last is held, to go back in."""
+        start = b""
+        if self._end_bytes is None and self._held_at <= at <= self._held_at + len(self._held):
             start = self._held[at - self._held_at : at - self._held_at + size_bytes]
-        else:
-            start = b""
         rest_at = at + len(start)
         wanted = size_bytes - len(start)
         if self._end_bytes is not None:
             wanted = min(wanted, self._end_bytes - rest_at)
+        data = start
         if wanted > 0:
             try:
                 if self._file.tell() != rest_at:
                     self._file.seek(rest_at)
-                start += self._file.read(wanted)
+                read = self._file.read(wanted)
             except (OSError, EOFError, zlib.error) as error:
                 raise InputFileError(f"{self._path} is damaged or cut short ({error}); get a whole copy.") from error
-        self._held_at, self._held = at, start
-        return start
+            data = start + read if start else read
+        if self._end_bytes is None:
+            self._held_at, self._held = at, data
+        return data
 
 
 def _open(path: Path) -> tuple[BinaryIO, int | None]:

@@ -1,9 +1,10 @@
 -- Who a line without `run` or `source` belongs to: the last one named before it, unless something unreadable,
 -- or the beginning of another stream, stands between.
 -- In: plain, odd (pos, run, source; odd's as JSON text), goodput_marks (pos, run, source, breaks): where a stream
---   begins (with what carries over into it) and where something unreadable stands; slice_ends (slice, pos).
+--   begins (with what carries over into it) and where something unreadable stands.
 -- Out: marks (pos, run, source): at each place that says or ends something, what holds from there on;
---   carried (pos, run, source): what holds at each line that leaves one of the two out, allocations excepted.
+--   plain: with run and source filled in where something holds; carried (pos, run, source): what holds at each odd
+--   line that leaves one of the two out.
 CREATE OR REPLACE TEMP TABLE marks AS
 WITH said AS (
     SELECT pos, run, source, false AS breaks FROM plain WHERE run IS NOT NULL OR source IS NOT NULL
@@ -22,11 +23,13 @@ SELECT pos,
 FROM epochs
 WINDOW same_epoch AS (PARTITION BY epoch ORDER BY pos ROWS UNBOUNDED PRECEDING);
 
+CREATE OR REPLACE TEMP TABLE filled AS
+SELECT p.* REPLACE (coalesce(p.run, m.run) AS run, coalesce(p.source, m.source) AS source)
+FROM plain p ASOF JOIN marks m ON p.pos >= m.pos;
+DROP TABLE plain;
+ALTER TABLE filled RENAME TO plain;
+
 CREATE OR REPLACE TEMP TABLE carried AS
 SELECT l.pos, m.run, m.source
-FROM (
-    SELECT pos FROM plain WHERE run IS NULL OR source IS NULL
-    UNION ALL
-    SELECT pos FROM odd WHERE run IS NULL OR source IS NULL
-) l
+FROM (SELECT pos FROM odd WHERE run IS NULL OR source IS NULL) l
 ASOF JOIN marks m ON l.pos >= m.pos;

@@ -1,0 +1,103 @@
+"""A database that cannot be used, and files that cannot be read, are told in one plain sentence."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+from landing_cases import line, step
+
+from goodput_collector.database import open_database
+from goodput_collector.errors import DatabaseError, DatabaseLockedError, GoodputCollectorError, InputFileError
+from goodput_collector.landing import ingest_files
+
+_HOLD = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "e.jsonl"
+    path.write_bytes(line(step(0)) + b"\n")
+    return path
+
+
+def test_a_database_held_by_another_process_is_said_to_be(tmp_path: Path, file: Path) -> None:
+    db = tmp_path / "g.duckdb"
+    ingest_files(db, [file])
+    holder = subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(db)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdin and holder.stdout
+    try:
+        assert holder.stdout.readline() == "held\n"
+        for read_only in (False, True):
+            with pytest.raises(DatabaseLockedError, match="in use by another process"):
+                open_database(db, read_only=read_only)
+    finally:
+        holder.communicate()
+    open_database(db).close()
+
+
+def test_what_is_no_database_of_ours_is_refused(tmp_path: Path, file: Path) -> None:
+    text, foreign = tmp_path / "text.txt", tmp_path / "foreign.duckdb"
+    text.write_bytes(b"not a database at all " * 1000)
+    duckdb.connect(str(foreign)).close()
+    for path, read_only, says in (
+        (tmp_path, False, "directory"),
+        (tmp_path / "none.duckdb", True, "no database"),
+        (tmp_path / "none" / "g.duckdb", False, "folder"),
+        (text, False, "not a DuckDB database"),
+        (text, True, "not a DuckDB database"),
+        (foreign, True, "without Goodput's tables"),
+    ):
+        with pytest.raises(DatabaseError, match=says) as told:
+            open_database(path, read_only=read_only)
+        assert "\n" not in str(told.value)
+    assert text.read_bytes() == b"not a database at all " * 1000
+
+
+def test_what_is_no_event_file_is_refused_before_anything_is_loaded(tmp_path: Path, file: Path) -> None:
+    db = tmp_path / "g.duckdb"
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path, says in ((tmp_path / "none.jsonl", "no file"), (tmp_path, "directory"), (pipe, "regular file")):
+        with pytest.raises(InputFileError, match=says):
+            ingest_files(db, [file, path])
+    assert not db.exists()
+
+
+def test_a_damaged_zipped_file_is_said_to_be(tmp_path: Path) -> None:
+    damaged = tmp_path / "e.jsonl.gz"
+    damaged.write_bytes(b"\x1f\x8b\x08 not zipped")
+    with pytest.raises(InputFileError, match="damaged"):
+        ingest_files(tmp_path / "g.duckdb", [damaged])
+
+
+def test_all_errors_have_one_base() -> None:
+    assert issubclass(InputFileError, GoodputCollectorError)
+    assert issubclass(DatabaseLockedError, DatabaseError)
+    assert issubclass(DatabaseError, GoodputCollectorError)
+
+
+def test_an_ingest_that_fails_midway_leaves_nothing_of_its_batch(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from goodput_collector.intake import Intake
+
+    db = tmp_path / "g.duckdb"
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("midway")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Intake, "_keep_rejected", fail)
+        with pytest.raises(RuntimeError):
+            ingest_files(db, [file])
+    con = open_database(db, read_only=True)
+    assert con.execute("SELECT (SELECT count(*) FROM ev_step), (SELECT count(*) FROM streams)").fetchall() == [(0, 0)]
+    con.close()
+    assert ingest_files(db, [file]).new == 1
