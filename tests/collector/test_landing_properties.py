@@ -18,7 +18,7 @@ from goodput_collector.landing import Landing
 
 PROPERTY = settings(
     phases=(Phase.explicit, Phase.generate),
-    max_examples=20,
+    max_examples=10,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
