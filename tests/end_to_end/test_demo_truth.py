@@ -23,7 +23,7 @@ from goodput_collector.demo.sabotage import (
     QuietStage,
     join_stage,
 )
-from goodput_collector.demo.truth import RankLogs, Record, Witnessed, Worker
+from goodput_collector.demo.truth import Act, RankLogs, Record, Witnessed, Worker
 from goodput_collector.demo.watch import GRACE_S, Coroner
 
 S = 10**9
@@ -51,6 +51,13 @@ def test_a_stopped_process_that_outlives_its_peers_does_not_move_the_abort() -> 
     (attempt,) = record.attempts()
     assert attempt.abort_ns == int(14.3 * S)
     assert attempt.end_ns == 30 * S
+
+
+def test_who_was_killed_by_us_had_gone_when_it_was_killed() -> None:
+    record = Record(ranks=1, workers=[worker(0, gone_s=10.2, rank=0)])
+    record.acts = [Act(fault=Fault.KILL, attempt=0, rank=0, at_ns=10 * S, after_step=5)]
+    (attempt,) = record.attempts()
+    assert attempt.abort_ns == attempt.end_ns == 10 * S
 
 
 def test_an_attempt_whose_ranks_were_done_has_no_abort() -> None:

@@ -164,7 +164,7 @@ def _slow_rank(record: Record, act: Act, report: Report, intervals: list[Interva
         ledger=sum(i.gpu_ns for i in intervals if i.category == Category.STRAGGLER and i.step in slow) / NS_PER_S,
         allowed=len(slow) * noise_s * record.ranks,
         unit="GPU-s",
-        why=f"own work differs by {noise_s * 1e3:.0f} ms among the ranks in undisturbed steps",
+        why=f"in undisturbed steps the ranks' own work differs by up to {noise_s * 1e3:.0f} ms on average",
     )
     worst = max(report.stragglers, key=lambda s: s.loss_gpu_s, default=None)
     yield Fact(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 
 from goodput_collector.demo.figures import NS_PER_S
@@ -15,12 +16,18 @@ def longest_step_s(record: Record, attempt: int) -> float:
 
 
 def own_work_spread_s(record: Record, attempt: int, leave_out: set[int | None]) -> float:
-    """By how much the ranks' own work differs in undisturbed steps: the 90th percentile of largest minus smallest."""
+    """By how much the ranks' own work may differ, on average over as many steps as are left out, by chance alone.
+
+    From largest minus smallest in each other step: the mean, and three standard errors of a mean of so many.
+    """
     own: dict[int, list[int]] = {}
     for line in record.of(attempt, "step"):
         if line.step is not None and line.own_ns is not None and line.step not in leave_out:
             own.setdefault(line.step, []).append(line.own_ns)
-    return _high([max(times) - min(times) for times in own.values()])
+    spreads = [(max(times) - min(times)) / NS_PER_S for times in own.values()]
+    if not spreads or not leave_out:
+        return 0.0
+    return statistics.mean(spreads) + 3 * statistics.pstdev(spreads) / math.sqrt(len(leave_out))
 
 
 def first_step_excess_s(record: Record, attempt: int) -> float:

@@ -83,7 +83,7 @@ class AttemptTruth:
         first_step_start_ns: the earliest start of its first step; None if it made none.
         last_step: the last step that any rank completed; `last_step_end_ns` the latest end of it.
         abort_ns: when more than half of its ranks had gone, or half of those who raised had raised, whichever is
-            later; None if it finished. A rank has gone when it raised, else when it was seen to be dead.
+            later; None if it finished. A rank has gone when it raised, or was killed by us, else when seen to be dead.
         end_ns: when its last rank had gone (or had said that it was done).
     """
 
@@ -122,7 +122,8 @@ class Record:
         last = max((line.step for line in steps if line.step is not None), default=None)
         done = {line.pid: line.ts_ns for line in self.of(number, "done")}
         raised = {line.pid: line.ts_ns for line in self.of(number, "raised")}
-        gone = {worker.pid: worker.gone_ns for worker in workers if worker.gone_ns is not None} | raised | done
+        seen = {worker.pid: worker.gone_ns for worker in workers if worker.gone_ns is not None}
+        gone = seen | self._killed(workers) | raised | done
         aborted = len(done) * 2 <= len(workers)
         return AttemptTruth(
             attempt=number,
@@ -136,6 +137,16 @@ class Record:
             else None,
             end_ns=max(gone.values(), default=0),
         )
+
+    def _killed(self, workers: list[Worker]) -> dict[int, int]:
+        """By process: when the injector itself killed it, which it knows better than who only saw it dead."""
+        killed: dict[int, int] = {}
+        for act in self.acts:
+            at_ns = {Fault.KILL: act.at_ns, Fault.HANG: act.ended_ns}.get(act.fault)
+            for worker in workers:
+                if at_ns is not None and (worker.attempt, worker.rank) == (act.attempt, act.rank):
+                    killed[worker.pid] = at_ns
+        return killed
 
     def save_end_ns(self, attempt: int, step: int) -> int | None:
         """When the last rank left the save of this step."""
