@@ -64,7 +64,7 @@ class Group:
         """Whether a process without a known token may belong here."""
         if part.rank in self.ranks or part.world_size != self.members[-1].world_size:
             return False
-        if self.first_done_ns is not None and self.first_done_ns < part.process_ns:
+        if self.first_done_ns is not None and self.first_done_ns <= part.process_ns:
             return False
         if self.first_gone_ns is None or self.first_gone_ns > part.process_ns:
             return True

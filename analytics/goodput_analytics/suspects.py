@@ -47,18 +47,26 @@ def suspect_ranks(cause: str, signs: Sequence[Sign]) -> tuple[int, ...]:
 def _silent(signs: Sequence[Sign]) -> tuple[int, ...]:
     beats = [s.beat_ns for s in signs if s.beat_ns is not None]
     patience_ns = 2 * (beats[0] if beats else DEFAULT_BEAT_NS)
-    newest_ns = max((s.last_sign_ns for s in signs), default=0)
-    return _ranks(s for s in signs if s.last_sign_ns < newest_ns - patience_ns)
+    heard = sorted(signs, key=lambda s: s.last_sign_ns)
+    for i in range(1, len(heard)):
+        if heard[i].last_sign_ns - heard[i - 1].last_sign_ns > patience_ns:
+            return _ranks(heard[:i])
+    return ()
 
 
 def _elsewhere(signs: Sequence[Sign]) -> tuple[int, ...]:
-    places = Counter((s.step, s.phase) for s in signs if s.phase is not None)
-    if not places or sum(places.values()) < len(signs):
+    spoke = [s for s in signs if s.phase is not None]
+    return _minority(spoke, [s.phase for s in spoke]) or _minority(spoke, [s.step for s in spoke])
+
+
+def _minority(signs: Sequence[Sign], places: Sequence[object]) -> tuple[int, ...]:
+    """The ranks that are not where more than half are; none if there is no such place."""
+    if not places:
         return ()
-    place, votes = places.most_common(1)[0]
-    if 2 * votes <= len(signs):
+    place, votes = Counter(places).most_common(1)[0]
+    if 2 * votes <= len(places):
         return ()
-    return _ranks(s for s in signs if (s.step, s.phase) != place)
+    return _ranks(s for s, where in zip(signs, places, strict=True) if where != place)
 
 
 def _killed(signs: Sequence[Sign]) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ marked AS (
         lag(step) OVER ordered AS step_before,
         row_number() OVER ordered AS place
     FROM all_spans
-    WINDOW ordered AS (PARTITION BY attempt, kind_rank ORDER BY begin_ns, seq, rank, name, category, step, end_ns)
+    WINDOW ordered AS (PARTITION BY attempt, kind_rank ORDER BY begin_ns, rank, seq, name, category, step, end_ns)
 ),
 runs AS (
     SELECT *, sum((place = 1 OR name IS DISTINCT FROM name_before OR category IS DISTINCT FROM category_before

@@ -1,8 +1,8 @@
 -- Purpose: why each attempt ended.
--- Inputs:  gp_attempts, gp_tails, gp_events, gp_allocations; $silence_ns
+-- Inputs:  gp_attempts, gp_tails, gp_events; $silence_ns
 -- Grain:   one row per attempt.
 -- Columns: end_cause  finished, live, hang, preempted, crash or lost
---          silent     nobody saw it go, its GPUs stayed held, and it was long before the next attempt began
+--          silent     nobody saw it go, and it was long before the next attempt began
 --          mark_ns    its last proof of progress; its first process's start if it gave none
 CREATE OR REPLACE TEMP TABLE gp_end_causes AS
 WITH marks AS (
@@ -14,9 +14,7 @@ WITH marks AS (
 judged AS (
     SELECT a.*, t.hung, coalesce(t.mark_ns, m.mark_ns, a.process_ns) AS mark_ns,
         a.outcome = 'aborted' AND NOT a.seen AND NOT a.ends_with_grant AND t.attempt IS NOT NULL
-            AND coalesce(a.next_ns - a.end_ns > $silence_ns, false)
-            AND (a.next_ns = coalesce(a.next_job_ns, a.next_ns - 1)
-                OR EXISTS (SELECT 1 FROM gp_allocations g WHERE g.job = a.job)) AS silent
+            AND coalesce(a.next_ns - a.end_ns > $silence_ns, false) AS silent
     FROM gp_attempts a
     LEFT JOIN gp_tails t ON t.attempt = a.attempt
     LEFT JOIN marks m ON m.attempt = a.attempt

@@ -29,4 +29,4 @@ FROM gp_parts p
 LEFT JOIN steps s ON s.source_id = p.source_id AND s.part = p.part
 LEFT JOIN stops t ON t.source_id = p.source_id AND t.part = p.part
 LEFT JOIN exits x ON x.source_id = p.source_id AND x.part = p.part
-ORDER BY p.process_ns, p.rank, p.source, p.part
+ORDER BY p.process_ns, p.source, p.part

@@ -17,7 +17,7 @@ WITH paired AS (
 )
 SELECT
     source_id, seq, step,
-    CASE WHEN before_step = step - c THEN greatest(start_ns - before_end_ns, 0) ELSE 0 END AS gap_ns,
+    CASE WHEN before_step BETWEEN step - c AND step THEN greatest(start_ns - before_end_ns, 0) ELSE 0 END AS gap_ns,
     busy_ns,
     coalesce(step < before_step, false) AS back,
     coalesce(step = before_step, false) AS again

@@ -8,11 +8,10 @@ CREATE OR REPLACE TEMP TABLE gp_signs AS
 WITH wanted AS (SELECT DISTINCT attempt FROM gp_ends WHERE NOT inside),
 said AS (
     SELECT e.attempt, e.source_id, e.part, max(e.ts_ns) FILTER (e.kind <> 'exit') AS last_ns,
-        arg_max(e.word, e.ts_ns) FILTER (e.kind = 'heartbeat') AS phase,
-        arg_max(coalesce(e.step, -1), e.ts_ns) FILTER (e.kind = 'heartbeat') AS step,
+        arg_max(e.word, e.ts_ns) FILTER (e.kind = 'heartbeat' AND e.ts_ns <= a.end_ns) AS phase,
+        arg_max(coalesce(e.step, -1), e.ts_ns) FILTER (e.kind = 'heartbeat' AND e.ts_ns <= a.end_ns) AS step,
         arg_min(e.word, e.ts_ns) FILTER (e.kind = 'exit') AS exit_word
     FROM gp_events e JOIN wanted USING (attempt) JOIN gp_attempts a USING (attempt)
-    WHERE e.ts_ns <= a.end_ns OR e.kind = 'exit'
     GROUP BY e.attempt, e.source_id, e.part
 ),
 beats AS (

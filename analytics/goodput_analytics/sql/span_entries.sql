@@ -14,10 +14,10 @@ WITH placed AS (
     JOIN gp_window_parts w ON w.attempt = v.attempt AND w.idx = v.idx
     LEFT JOIN gp_window_parts lag_step ON lag_step.attempt = v.attempt AND lag_step.idx = v.idx - 1
     UNION ALL
-    SELECT t.attempt, l.life, greatest(c.start_ns, t.steps_end_ns), least(c.end_ns, t.mark_ns), c.name, c.category,
+    SELECT t.attempt, l.life, greatest(c.start_ns, t.steps_end_ns), least(c.end_ns, t.declared_ns), c.name, c.category,
         c.step, c.restart, l.step, l.step, 1, true, false
     FROM gp_tails t
-    JOIN gp_covers c ON c.attempt = t.attempt AND c.end_ns > t.steps_end_ns AND c.start_ns < t.mark_ns
+    JOIN gp_covers c ON c.attempt = t.attempt AND c.end_ns > t.steps_end_ns AND c.start_ns < t.declared_ns
     JOIN (
         SELECT attempt, arg_max(life, idx) AS life, arg_max(step, idx) AS step FROM gp_window_parts GROUP BY attempt
     ) l ON l.attempt = t.attempt

@@ -43,7 +43,7 @@ made_up AS (
     SELECT b.span_id, n.start_ns AS next_start_ns, CASE WHEN w.end_ns > b.begin_ns THEN w.end_ns END AS around_end_ns,
         s.stop_ns
     FROM begun b
-    ASOF LEFT JOIN own_steps n ON n.attempt = b.attempt AND n.source_id = b.source_id AND n.start_ns >= b.begin_ns
+    ASOF LEFT JOIN own_steps n ON n.attempt = b.attempt AND n.source_id = b.source_id AND n.start_ns > b.begin_ns
     ASOF LEFT JOIN own_steps w ON w.attempt = b.attempt AND w.source_id = b.source_id AND w.start_ns <= b.begin_ns
     LEFT JOIN gp_gone s ON s.source_id = b.source_id AND s.part = b.part
     WHERE b.told_end_ns IS NULL
@@ -62,7 +62,8 @@ clipped AS (
         told_end_ns AS after_ns,
         CASE WHEN told_end_ns <= attempt_end_ns THEN told_ok END AS ok,
         coalesce(told_end_ns <= attempt_end_ns, false) AS closed,
-        coalesce(found_end_ns > attempt_end_ns, true) AS open,
+        CASE WHEN told_end_ns IS NULL THEN coalesce(found_end_ns >= attempt_end_ns, true)
+            ELSE told_end_ns > attempt_end_ns END AS open,
         least(coalesce(found_end_ns, attempt_end_ns), attempt_end_ns) AS end_ns,
         CASE
             WHEN name = 'checkpoint' THEN 1

@@ -77,4 +77,4 @@ FROM lives WHERE release_ns > end_ns
 UNION ALL
 SELECT l.attempt, 'hang', 'silent', l.end_ns, l.next_ns, l.attempt, 'silence'
 FROM lives l
-WHERE l.silent AND l.next_ns > l.end_ns
+WHERE l.silent AND (l.next_ns = l.next_job_ns OR EXISTS (SELECT 1 FROM gp_allocations g WHERE g.job = l.job))

@@ -12,15 +12,16 @@ WITH ends AS (
         USING (attempt)
 ),
 covers AS (
-    SELECT e.attempt, greatest(c.start_ns, e.steps_end_ns) AS start_ns, least(c.end_ns, e.mark_ns) AS end_ns
-    FROM ends e JOIN gp_covers c ON c.attempt = e.attempt AND c.end_ns > e.steps_end_ns AND c.start_ns < e.mark_ns
+    SELECT e.attempt, greatest(c.start_ns, e.steps_end_ns) AS start_ns, least(c.end_ns, e.declared_ns) AS end_ns
+    FROM ends e JOIN gp_covers c ON c.attempt = e.attempt AND c.end_ns > e.steps_end_ns AND c.start_ns < e.declared_ns
 ),
 holes AS (
     SELECT attempt, lag(end_ns) OVER (PARTITION BY attempt ORDER BY start_ns) AS start_ns, start_ns AS end_ns FROM covers
     UNION ALL
-    SELECT c.attempt, max(c.end_ns), e.mark_ns FROM covers c JOIN ends e USING (attempt) GROUP BY c.attempt, e.mark_ns
+    SELECT c.attempt, max(c.end_ns), e.declared_ns FROM covers c JOIN ends e USING (attempt)
+    GROUP BY c.attempt, e.declared_ns
     UNION ALL
-    SELECT e.attempt, e.steps_end_ns, coalesce((SELECT min(c.start_ns) FROM covers c WHERE c.attempt = e.attempt), e.mark_ns)
+    SELECT e.attempt, e.steps_end_ns, coalesce((SELECT min(c.start_ns) FROM covers c WHERE c.attempt = e.attempt), e.declared_ns)
     FROM ends e
 ),
 stills AS (
@@ -32,7 +33,7 @@ stills AS (
             WHEN open_category = 'productive' THEN 'rework'
             ELSE coalesce(open_category, 'rework')
         END AS category
-    FROM ends WHERE end_ns > mark_ns
+    FROM ends WHERE end_ns > declared_ns
 )
 SELECT attempt, NULL::BIGINT AS life, NULL::BIGINT AS step, 'unattributed' AS category, NULL::VARCHAR AS phase,
     start_ns, end_ns, false AS unfinished
@@ -43,5 +44,5 @@ SELECT attempt, life, step, category,
         WHEN category = 'hang' THEN activity
         WHEN outcome <> 'finished' AND NOT hung AND category IN ('unattributed', 'startup') THEN activity
     END,
-    mark_ns, end_ns, outcome = 'aborted' AND category = 'rework'
+    declared_ns, end_ns, outcome = 'aborted' AND category = 'rework'
 FROM stills

@@ -1,5 +1,5 @@
 -- Purpose: what an attempt was doing when it ended, or is doing now.
--- Inputs:  gp_attempts, gp_window_parts, gp_events, gp_spans; $hang_floor_ns, $span_floor_ns
+-- Inputs:  gp_attempts, gp_window_parts, gp_segments, gp_events, gp_spans; $hang_floor_ns, $span_floor_ns
 -- Grain:   one row per attempt with at least one window.
 -- Columns: first_step_ns, steps_end_ns  its first step's start; its last window's end
 --          mark_ns    the last proof of progress: the end of a step, the beginning or end of a span, a progress event,
@@ -7,6 +7,7 @@
 --          still_ns   from there to the end
 --          activity   the innermost open span's name, else 'step'; open_category  that span's category
 --          limit_ns   beyond which the stillness is a hang; hung  whether it is
+--          declared_ns  up to here declared spans keep their time: the last mark; in a finished attempt its end
 --          paused     every rank's last heartbeat said that it was between steps
 CREATE OR REPLACE TEMP TABLE gp_tails AS
 WITH ends AS (
@@ -14,17 +15,22 @@ WITH ends AS (
         arg_max(w.c, w.idx) AS last_c, arg_max(w.step, w.idx) AS last_step
     FROM gp_window_parts w GROUP BY w.attempt
 ),
+known AS (
+    SELECT source_id, part, arg_max(last_step, from_seq) AS step FROM gp_segments WHERE last_step IS NOT NULL
+    GROUP BY source_id, part
+),
 advanced AS (
-    SELECT v.attempt, v.ts_ns, v.step,
-        max(v.step) OVER (PARTITION BY v.attempt ORDER BY v.ts_ns, v.step ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-            AS step_before
+    SELECT v.attempt, v.ts_ns, v.step, k.step AS known_step,
+        max(v.step) OVER (PARTITION BY v.source_id, v.part ORDER BY v.ts_ns, v.seq
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS step_before
     FROM gp_events v JOIN ends e USING (attempt)
-    WHERE v.kind = 'heartbeat' AND v.step > e.last_step
+    LEFT JOIN known k ON k.source_id = v.source_id AND k.part = v.part
+    WHERE v.kind = 'heartbeat' AND v.step IS NOT NULL
 ),
 marks AS (
     SELECT attempt, ts_ns FROM gp_events WHERE kind IN ('begin', 'end', 'progress')
     UNION ALL
-    SELECT attempt, ts_ns FROM advanced WHERE step_before IS NULL OR step > step_before
+    SELECT attempt, ts_ns FROM advanced WHERE step > greatest(known_step, step_before)
 ),
 last_marks AS (
     SELECT m.attempt, max(m.ts_ns) AS mark_ns
@@ -32,7 +38,7 @@ last_marks AS (
 ),
 innermost AS (
     SELECT * FROM gp_spans WHERE open
-    QUALIFY row_number() OVER (PARTITION BY attempt ORDER BY begin_ns DESC, seq DESC, rank, name) = 1
+    QUALIFY row_number() OVER (PARTITION BY attempt ORDER BY begin_ns DESC, rank DESC, seq DESC, name) = 1
 ),
 span_typical AS (
     SELECT i.attempt, middle_ns(quantile_disc(s.end_ns - s.begin_ns, [0.5, 0.5000000001])) AS typical_ns
@@ -61,7 +67,7 @@ still AS (
         i.name AS span, i.category AS span_category, t.typical_ns AS span_typical_ns,
         coalesce(l.typical_ns, r.typical_ns, 0) AS step_typical_ns,
         coalesce(b.ranks >= a.ranks, false) AS paused,
-        a.end_ns, a.outcome
+        a.end_ns, a.outcome, coalesce(a.last_stop_bad, false) AS last_stop_bad
     FROM ends e
     JOIN gp_attempts a USING (attempt)
     LEFT JOIN last_marks m USING (attempt)
@@ -82,5 +88,7 @@ judged AS (
     FROM still
 )
 SELECT attempt, first_step_ns, steps_end_ns, mark_ns, still_ns, activity, span_category AS open_category, limit_ns,
-    still_ns > limit_ns AS hung, paused
+    still_ns > limit_ns AS hung, paused,
+    CASE WHEN outcome = 'finished' AND NOT (still_ns > limit_ns AND last_stop_bad) THEN end_ns ELSE mark_ns END
+        AS declared_ns
 FROM judged

@@ -12,24 +12,23 @@ WITH named AS (
 thrown AS (SELECT * FROM named WHERE NOT (kept AND applied)),
 good AS (SELECT * FROM named WHERE kept AND applied),
 entries AS (
-    SELECT attempt, idx, step, begin_ns, covered, 'unattributed' AS category, NULL::VARCHAR AS phase,
-        from_ns, from_ns + gap_ns AS to_ns,
+    SELECT attempt, idx, step, begin_ns, covered, 'data_wait' AS category, NULL::VARCHAR AS phase,
+        from_ns, from_ns + data_ns AS to_ns,
         NULL::BIGINT AS charged_attempt, NULL::BIGINT AS charged_life, NULL::BIGINT AS latest_rank FROM good
     UNION ALL
-    SELECT attempt, idx, step, begin_ns, covered, 'data_wait', NULL, from_ns + gap_ns, from_ns + gap_ns + data_ns,
+    SELECT attempt, idx, step, begin_ns, covered, 'unattributed', NULL, from_ns + data_ns, from_ns + data_ns + gap_ns,
         NULL, NULL, NULL FROM good
     UNION ALL
-    SELECT attempt, idx, step, begin_ns, covered, 'productive', NULL, from_ns + gap_ns + data_ns,
-        from_ns + gap_ns + data_ns + productive_ns, NULL, NULL, NULL FROM good
-    UNION ALL
     SELECT attempt, idx, step, begin_ns, covered, 'straggler', CASE WHEN is_named THEN 'rank' ELSE 'jitter' END,
-        from_ns + gap_ns + data_ns + productive_ns, from_ns + gap_ns + data_ns + productive_ns + straggler_ns,
-        NULL, NULL, latest_rank FROM good
+        from_ns + data_ns + gap_ns, from_ns + data_ns + gap_ns + straggler_ns, NULL, NULL, latest_rank FROM good
     UNION ALL
-    SELECT attempt, idx, step, begin_ns, covered, 'straggler', 'jitter', from_ns + share_ns - over_ns,
+    SELECT attempt, idx, step, begin_ns, covered, 'straggler', 'jitter', from_ns + data_ns + gap_ns + straggler_ns,
+        from_ns + data_ns + gap_ns + straggler_ns + over_ns, NULL, NULL, NULL FROM good
+    UNION ALL
+    SELECT attempt, idx, step, begin_ns, covered, 'productive', NULL, from_ns + share_ns - productive_ns,
         from_ns + share_ns, NULL, NULL, NULL FROM good
     UNION ALL
-    SELECT attempt, idx, step, begin_ns, covered, 'rework', CASE WHEN kept THEN 'skipped' END, from_ns,
+    SELECT attempt, idx, step, begin_ns, covered, 'rework', CASE WHEN NOT applied THEN 'skipped' END, from_ns,
         from_ns + share_ns, charged_attempt, charged_life, NULL FROM thrown
     UNION ALL
     SELECT attempt, idx, step, begin_ns, covered, 'startup', 'warmup', 0, warmup_ns, NULL, NULL, NULL

@@ -6,7 +6,7 @@
 --          told_c                        steps that the event stands for
 --          data_ns                       the median over the ranks that report it, NULL if none does
 --          ranks, busy_ranks             ranks that report the step; of these, those that report busy_ns
---          applied                       false when no rank applied the update
+--          applied                       false when a rank says that the update was skipped
 -- Algorithm: what a rank did after its attempt's end (gp_limits.until_ns) is no progress and is left out.
 CREATE OR REPLACE TEMP TABLE gp_windows AS
 SELECT
@@ -18,7 +18,7 @@ SELECT
     middle_ns(quantile_disc(r.data_ns, [0.5, 0.5000000001])) AS data_ns,
     count(*) AS ranks,
     count(r.busy_ns) AS busy_ranks,
-    bool_or(r.applied) AS applied
+    bool_and(r.applied) AS applied
 FROM gp_rank_steps r
 JOIN gp_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
 JOIN gp_clocks k ON k.source_id = g.source_id AND k.attempt = g.attempt AND k.life = g.life AND k.block = r.step // 1000
