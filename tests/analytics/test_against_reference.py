@@ -1,0 +1,90 @@
+"""The product's report held against the plain reference, and both against lives whose truth is known."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+from battery import LOOK_SEEDS, WILD_SEEDS
+from budget import examples
+from comparing import differences, product_report
+from hypothesis import given
+from loading import loaded
+from reference import reference_report
+from reference.lives import planned_life, wild_events
+from reference.planned import Life, S
+from reference.wild import make_wild
+
+Event = dict[str, Any]
+
+
+def hold(events: list[Event], run: str, now_ns: int | None = None) -> None:
+    right = reference_report(events, run, now_ns)
+    with loaded(events) as con:
+        assert differences(product_report(con, run, now_ns=now_ns), right) == []
+
+
+@pytest.mark.parametrize("seed", WILD_SEEDS)
+def test_a_wild_life_is_reported_as_the_reference_does(seed: int) -> None:
+    hold(make_wild(Random(seed), disputed=False), "wild")
+
+
+@pytest.mark.parametrize(("seed", "later_s"), LOOK_SEEDS)
+def test_a_look_at_a_living_run_sees_what_the_reference_does(seed: int, later_s: int) -> None:
+    events = beginning(seed)
+    hold(events, "wild", max(e["ts_ns"] for e in events) + later_s * S)
+
+
+def beginning(seed: int) -> list[Event]:
+    """What had been told of a wild life at some moment in it."""
+    rnd = Random(seed)
+    events = sorted(make_wild(rnd, disputed=False), key=lambda e: (e["ts_ns"], e["source"], e["seq"]))
+    return events[: rnd.randint(1, len(events))]
+
+
+@examples(10)
+@given(wild_events())
+def test_any_wild_life_is_reported_as_the_reference_does(events: list[Event]) -> None:
+    hold(events, "wild")
+
+
+@examples(25)
+@given(planned_life())
+def test_the_report_tells_the_truth_of_a_planned_life(life: Life) -> None:
+    with loaded(life.events) as con:
+        told = product_report(con, life.run)
+    truth = life.truth
+    gpu_ns: Counter[str] = Counter()
+    for (_, category, _), ns in told["_sums"].items():
+        gpu_ns[category] += ns
+    assert gpu_ns == {str(c): ns for c, ns in truth.gpu_ns.items() if ns}
+    assert len(told["attempts"]) == truth.attempts
+    assert told["state"] == truth.state
+    assert told["queue_wait_s"] == (None if truth.queue_wait_ns is None else truth.queue_wait_ns / S)
+    assert {row["rank"] for row in told["stragglers"]} == truth.named_ranks
+    assert told["checkpoints"]["count"] == truth.saves
+    assert told["at_risk_gpu_s"] == (None if truth.at_risk_gpu_ns is None else truth.at_risk_gpu_ns / S)
+    assert len(told["incidents"]) == len(truth.incidents)
+    for row, true in zip(told["incidents"], truth.incidents, strict=True):
+        expected: dict[str, Any] = {
+            "attempt": true.attempt,
+            "cause": true.cause,
+            "abort_ns": true.abort_ns,
+            "detection_s": true.detection_ns / S,
+            "recovered_ns": true.recovered_ns,
+            "lost_steps": true.lost_steps,
+            "hang_gpu_s": true.hang_gpu_ns / S,
+            "rework_gpu_s": true.rework_gpu_ns / S,
+            "restart_gpu_s": true.restart_gpu_ns / S,
+        }
+        if true.suspect_ranks is not None:
+            expected["suspect_ranks"] = tuple(true.suspect_ranks)
+        assert {key: row[key] for key in expected} == expected
+
+
+@examples(5)
+@given(planned_life())
+def test_a_planned_life_is_reported_as_the_reference_does(life: Life) -> None:
+    hold(life.events, life.run)
