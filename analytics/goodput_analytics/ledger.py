@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from goodput_analytics.attempts import PartFacts, group_attempts, split_launches
 from goodput_analytics.errors import LedgerError, UnknownRun
-from goodput_analytics.line import Fate, Life, base_step, fates, last_durable
+from goodput_analytics.line import NOTHING, Fate, Life, base_step, fates, last_durable
 from goodput_analytics.relations import rows, run_sql
 from goodput_analytics.settings import Settings
 
@@ -220,11 +221,10 @@ def _now(con: duckdb.DuckDBPyConnection, run_id: int, now_ns: int | None) -> int
     )
     if now_ns is not None:
         return now_ns
+    run_sql(con, "others", {"run_id": run_id})
     found = con.execute(
         "SELECT greatest((SELECT max(ts_ns) FROM gp_events), (SELECT max(last_end_ns) FROM gp_windows), "
-        "(SELECT max(ts_ns) FROM ev_allocation WHERE run_id = $run_id "
-        "OR (run_id IS NULL AND job IN (SELECT job FROM gp_job_names))))",
-        {"run_id": run_id},
+        "(SELECT ts_ns FROM gp_others))"
     ).fetchall()[0][0]
     return int(found) if found is not None else 0
 
@@ -268,10 +268,16 @@ def _draw_line(con: duckdb.DuckDBPyConnection) -> _Line:
         reported=reported,
         kept_unreported=aborted and not reported,
         bases={
-            (life.attempt, life.life): None if row["said"] and not row["resumes"] and life.base <= 0 else life.base
+            (life.attempt, life.life): None if life.base == NOTHING or _from_nothing(row) else life.base
             for life, row in zip(lives, told, strict=True)
         },
     )
+
+
+def _from_nothing(row: dict[str, Any]) -> bool:
+    """Whether every rank of a life said that it loaded nothing, and its first step bears that out."""
+    first = row["first_step"]
+    return bool(row["every"] and not row["resumes"] and (first is None or first - row["first_c"] <= 0))
 
 
 def _fates_table(decided: Sequence[Fate]) -> pa.Table:

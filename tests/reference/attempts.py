@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from goodput_analytics.settings import Settings
@@ -32,12 +33,13 @@ class Attempt:
 
     @property
     def chief(self) -> Member:
-        """The member of the lowest rank: it speaks for the attempt where the ranks' labels differ."""
+        """The member of the lowest rank."""
         return min(self.members, key=lambda m: (m.rank, m.process_start_ns, m.source))
 
     @property
     def job(self) -> str:
-        return self.chief.job
+        """What most ranks say, among equals what the lowest rank says."""
+        return job_of(self.members)
 
     @property
     def world_size(self) -> int:
@@ -46,7 +48,11 @@ class Attempt:
     @property
     def size(self) -> int:
         """The GPUs that it drives."""
-        return self.world_size * max(m.devices for m in self.members)
+        by_rank: dict[int, int] = {}
+        for m in self.members:
+            by_rank[m.rank] = max(by_rank.get(m.rank, 0), m.devices)
+        missing = max(0, self.world_size - len(by_rank))
+        return sum(by_rank.values()) + missing * max(by_rank.values())
 
     @property
     def process_start_ns(self) -> int:
@@ -64,6 +70,11 @@ class Attempt:
         return min(starts, default=None)
 
 
+def job_of(members: list[Member]) -> str:
+    votes = Counter(m.job for m in members)
+    return max(votes, key=lambda job: (votes[job], -min(m.rank for m in members if m.job == job)))
+
+
 def ending(members: list[Member], *, next_start_ns: int | None, grant_end_ns: int | None) -> Ending:
     """How the group of `members` ended, given when the next attempt began and its allocation ended, if they did."""
     n = len(members)
@@ -75,7 +86,7 @@ def ending(members: list[Member], *, next_start_ns: int | None, grant_end_ns: in
         end = max(s["ts_ns"] for s in stops)
         return Ending(kind="finished", end_ns=end, release_ns=max(end, gone[-1]), seen=True)
     said = sorted(s["ts_ns"] for s in stops if s["reason"] in ABNORMAL)
-    exited = any(m.exit_ns is not None for m in members)
+    exited = any(m.exit_ns is not None and m.stop is None for m in members)
     if not said and not exited and next_start_ns is None and grant_end_ns is None:
         return Ending(kind="live", end_ns=None, release_ns=None, seen=bool(gone))
     moments = []
@@ -123,8 +134,7 @@ def assemble(sources: list[Source], grants: dict[str, Grant], now_ns: int) -> li
 
 def fits(member: Member, group: list[Member], grants: dict[str, Grant], now_ns: int) -> bool:
     """Whether a member whose own word does not say so may belong to the group."""
-    grant = grants.get(min(group, key=lambda m: (m.rank, m.process_start_ns, m.source)).job)
-    over = ending(group, next_start_ns=None, grant_end_ns=ended(grant, now_ns))
+    over = ending(group, next_start_ns=None, grant_end_ns=None)
     steps = [step_end(e) for m in group for e in m.events if e["kind"] == "step"]
     return not (
         any(m.rank == member.rank for m in group)
@@ -134,11 +144,19 @@ def fits(member: Member, group: list[Member], grants: dict[str, Grant], now_ns: 
     )
 
 
-def ended(grant: Grant | None, now_ns: int) -> int | None:
-    """When the job's allocation ended, if it has."""
-    if grant is None or grant.end_ns is None or grant.end_ns > now_ns:
+def ended(grant: Grant | None, since_ns: int) -> int | None:
+    """When the job's allocation first ended after `since_ns`, if it has."""
+    if grant is None:
         return None
-    return grant.end_ns
+    for i, piece in enumerate(grant.pieces):
+        following = grant.pieces[i + 1]["start_ns"] if i + 1 < len(grant.pieces) else None
+        end = piece.get("end_ns")
+        if end is None or (following is not None and following <= end):
+            continue
+        end = max(end, piece["start_ns"])
+        if end > since_ns:
+            return int(end)
+    return None
 
 
 def lanes(attempts: list[Attempt], settings: Settings) -> list[list[Attempt]]:
@@ -180,7 +198,7 @@ def settle(attempts: list[Attempt], grants: dict[str, Grant], now_ns: int) -> No
         attempt.number = n
         following = attempts[n + 1].process_start_ns if n + 1 < len(attempts) else None
         attempt.ending = ending(
-            attempt.members, next_start_ns=following, grant_end_ns=ended(grants.get(attempt.job), now_ns)
+            attempt.members, next_start_ns=following, grant_end_ns=ended(grants.get(attempt.job), attempt.process_start_ns)
         )
         leave_out_what_follows(attempt)
     for n in reversed(range(len(attempts))):

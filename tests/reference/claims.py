@@ -144,10 +144,11 @@ class Share:
 
 def split(ns: int, window: Window, life: Life, category: str, phase: str | None, context: Context) -> list[Share]:
     """An amount that shares the fate of the window's steps: the kept part first, then the thrown away."""
-    if not window.applied:
-        return [Share(ns=ns, category=Category.REWORK, phase="skipped")]
     line = context.line
     kept = line.kept_of(window)
+    skipped = None if window.applied else "skipped"
+    if skipped:
+        category, phase = Category.REWORK, skipped
     thrown = window.count - kept
     thrown_ns = ns * thrown // window.count
     kept_ns = ns - thrown_ns
@@ -164,7 +165,7 @@ def split(ns: int, window: Window, life: Life, category: str, phase: str | None,
         for charge, n in line.thrown_of(window, life):
             done += n
             upto = thrown_ns * done // thrown
-            out.append(Share(ns=upto - ns_done, category=Category.REWORK, phase=None, charge=charge))
+            out.append(Share(ns=upto - ns_done, category=Category.REWORK, phase=skipped, charge=charge))
             ns_done = upto
     return [s for s in out if s.ns > 0]
 

@@ -40,7 +40,7 @@ class Grant:
     def holds(self, now_ns: int) -> list[Hold]:
         out = []
         for i, piece in enumerate(self.pieces):
-            end = now_ns if piece.get("end_ns") is None else min(piece["end_ns"], now_ns)
+            end = max(now_ns, piece["start_ns"]) if piece.get("end_ns") is None else piece["end_ns"]
             if i + 1 < len(self.pieces):
                 end = min(end, self.pieces[i + 1]["start_ns"])
             if end > piece["start_ns"]:

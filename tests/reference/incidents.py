@@ -13,8 +13,7 @@ from .attempts import Attempt
 from .holds import Grant
 from .ledger import Entry
 from .line import Charge, Line
-from .numbers import median
-from .tail import Tail, last_mark, phases
+from .tail import Tail, last_mark
 from .windows import Course, Life
 
 NS = 1_000_000_000
@@ -193,19 +192,33 @@ def suspects(attempt: Attempt, cause: str, abort_ns: int) -> list[int]:
     """Who may have been at fault; empty when nothing tells."""
     if cause == "hang":
         return fell_silent(attempt, abort_ns) or out_of_phase(attempt)
-    raised = [
-        (m.stop["ts_ns"], m.rank) for m in attempt.members if m.stop is not None and m.stop["reason"] == "exception"
-    ]
-    return [min(raised)[1]] if raised else []
+    if cause == "preempted":
+        return []
+    raised = [(m.stop["ts_ns"], m.rank) for m in attempt.members if m.stop and m.stop["reason"] == "exception"]
+    stops = [m.stop["ts_ns"] for m in attempt.members if m.stop]
+    latest = min(stops) + 2 * usual_beat(attempt) if stops else None
+    killed = {
+        m.rank
+        for m in attempt.members
+        if m.stop is None and m.exit_ns is not None and m.was_killed and (latest is None or m.exit_ns <= latest)
+    }
+    if killed:
+        return sorted(killed)
+    first = sorted(rank for when, rank in raised if when == min(raised)[0])
+    return first if len(first) < len(attempt.members) or len(first) == 1 else []
 
 
-def fell_silent(attempt: Attempt, abort_ns: int) -> list[int]:
-    """The ranks that were last heard more than two heartbeats before all the others."""
+def usual_beat(attempt: Attempt) -> int:
     between = []
     for member in attempt.members:
         beats = [b["ts_ns"] for b in member.heard()]
         between += [b - a for a, b in pairwise(beats)]
-    beat = median(between) or USUAL_BEAT_NS
+    return sorted(between)[(len(between) - 1) // 2] if between else USUAL_BEAT_NS
+
+
+def fell_silent(attempt: Attempt, abort_ns: int) -> list[int]:
+    """The ranks that were last heard more than two heartbeats before all the others."""
+    beat = usual_beat(attempt)
     heard = sorted((min(m.last_event_ns, abort_ns), m.rank) for m in attempt.members)
     for n in range(len(heard) - 1):
         if heard[n + 1][0] - heard[n][0] > 2 * beat:
@@ -215,9 +228,14 @@ def fell_silent(attempt: Attempt, abort_ns: int) -> list[int]:
 
 def out_of_phase(attempt: Attempt) -> list[int]:
     """The ranks that were not in the phase that more than half had reached."""
-    told = phases(attempt)
-    known = {m.rank: told[m.source] for m in attempt.members if told[m.source] is not None}
-    for phase in sorted({p for p in known.values() if p is not None}):
-        if 2 * sum(p == phase for p in known.values()) > len(known):
-            return sorted(rank for rank, p in known.items() if p != phase)
+    for place in ("phase", "step"):
+        known = {}
+        for m in attempt.members:
+            beats = [b for b in m.heard() if b.get("phase") is not None]
+            if beats:
+                known[m.rank] = beats[-1].get(place)
+        for where in set(known.values()):
+            others = sorted(rank for rank, p in known.items() if p != where)
+            if 2 * (len(known) - len(others)) > len(known) and others:
+                return others
     return []

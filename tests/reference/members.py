@@ -50,6 +50,7 @@ class Member:
     events: list[Event]
     beats: list[Event]
     exit_ns: int | None
+    was_killed: bool = False  # it was seen to go by a signal that no launcher sends, or with a bad exit code
 
     @property
     def stop(self) -> Event | None:
@@ -139,8 +140,19 @@ def joined(a: Step, b: Step) -> Step:
         raw_end_ns=max(a.raw_end_ns, b.raw_end_ns),
         data_ns=plus(a.data_ns, b.data_ns),
         busy_ns=plus(a.busy_ns, b.busy_ns),
-        applied=a.applied and b.applied,
+        applied=a.applied or b.applied,
     )
+
+
+def killed(exits: list[Event]) -> bool:
+    first = min(exits, key=lambda x: (x["ts_ns"], x["seq"]), default=None)
+    if first is None:
+        return False
+    if first.get("oom"):
+        return True
+    if first.get("signal") is not None:
+        return first["signal"] not in (2, 15)
+    return first.get("exit_code") not in (None, 0)
 
 
 def members_of(source: Source) -> list[Member]:
@@ -163,7 +175,7 @@ def members_of(source: Source) -> list[Member]:
         since = told_by["ts_ns"] if n else None
         until = after[2]["ts_ns"] if after else None
         joins = [e for e in source.events[first : after[0] if after else None] if e["kind"] == "joined"]
-        who = joins[0] if n and joins else start
+        who = joins[0] if joins else start
         process_start = start.get("process_start_ns")
         out.append(
             Member(
@@ -186,6 +198,7 @@ def members_of(source: Source) -> list[Member]:
                     if (since is None or b["ts_ns"] >= since) and (until is None or b["ts_ns"] < until)
                 ],
                 exit_ns=min((x["ts_ns"] for x in source.exits), default=None) if after is None else None,
+                was_killed=after is None and killed(source.exits),
             )
         )
     return out

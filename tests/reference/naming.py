@@ -25,7 +25,7 @@ def name(courses: list[Course], line: Line) -> Names:
     for c in courses:
         split = [w for w in c.windows if w.applied and line.kept_of(w) > 0 and w.straggler_ns > 0]
         s = len(split)
-        n = len({rank for w in c.windows for rank in w.of_rank})
+        n = max((len(w.lateness_ns) for w in split), default=1)
         for rank, k in Counter(w.latest_rank for w in split).items():
             over = k * n - s
             if rank is not None and k >= 5 and over > 0 and over * over > 9 * s * (n - 1):

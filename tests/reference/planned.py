@@ -456,15 +456,19 @@ class Life:
             self.truth.gpu_ns["idle"] += (self.shape.granted - self.shape.gpus) * (self.now_ns - self.job_from_ns)
             self.allocation(end_ns=None)
         risky = [d for d in self.stack if d.step > self.last_save]
-        reported = self.ever_saved or (self.shape.resume_events and self.last_save > 0)
-        self.truth.at_risk_gpu_ns = (
-            sum(d.ns.get("productive", 0) for d in risky) * self.shape.gpus if reported else None
-        )
+        self.truth.at_risk_gpu_ns = sum(d.ns.get("productive", 0) for d in risky) * self.shape.gpus
         self.settle("hung" if hung else "running")
+
+    @property
+    def reported(self) -> bool:
+        """Whether anything told of a checkpoint, saved or loaded."""
+        return self.ever_saved or (self.shape.resume_events and self.last_save > 0)
 
     def settle(self, state: str) -> None:
         """What is still on the stack was kept. Named is who was slow in enough of an attempt's kept steps."""
         self.truth.state = state
+        if not self.reported:
+            self.truth.at_risk_gpu_ns = None
         slow: Counter[tuple[int, int]] = Counter()
         for done in self.stack:
             for category, ns in done.ns.items():

@@ -126,10 +126,10 @@ def account(
     rows = incidents(facts)
     waits = [g.queue_wait_ns for g in granted.values()]
     known_waits = [w for w in waits if w is not None]
-    at_risk: float | None = 0.0
-    if live:
-        at_risk = None
-        if line.durable_step is not None:
+    at_risk: float | None = None
+    if line.durable_step is not None:
+        at_risk = 0.0
+        if live:
             at_risk = seconds(sum(e.gpu_ns for e in entries if e.claim.at_risk))
     return {
         "schema": 1,
@@ -255,15 +255,17 @@ def stragglers(courses: list[Course], names: Names, entries: list[Entry]) -> lis
 
 def checkpoints(courses: list[Course], saves: list[Save], rows: list[dict[str, Any]]) -> dict[str, Any]:
     completed = [s for s in saves if s.durable]
+    timed = [s for s in completed if s.seen]
+    seen = [s for s in saves if s.seen]
     live = {c.attempt.number for c in courses if c.attempt.ending.kind == "live"}
     failed = [s for s in saves if not s.durable and (s.attempt not in live or s.ended_badly)]
-    blocked = float(Fraction(sum(s.blocking_ns for s in completed), NS * len(completed))) if completed else None
-    apart = [b.begin_ns - a.begin_ns for a, b in pairwise(saves) if a.attempt == b.attempt]
+    blocked = float(Fraction(sum(s.blocking_ns for s in timed), NS * len(timed))) if timed else None
+    apart = [b.begin_ns - a.begin_ns for a, b in pairwise(seen) if a.attempt == b.attempt]
     running = sum(c.end_ns - c.first_step_ns for c in courses if c.first_step_ns is not None)
     unplanned = [row for row in rows if row["cause"] in ("crash", "hang", "lost")]
-    mtbf = float(Fraction(running, NS * len(unplanned))) if unplanned else None
+    mtbf = float(Fraction(running, NS * len(unplanned))) if unplanned and running else None
     young = daly = None
-    if mtbf is not None and blocked is not None and mtbf > 0:
+    if mtbf is not None and blocked:
         young = math.sqrt(2 * blocked * mtbf)
         x = blocked / (2 * mtbf)
         daly = young * (1 + math.sqrt(x) / 3 + x / 9) - blocked if blocked < 2 * mtbf else mtbf

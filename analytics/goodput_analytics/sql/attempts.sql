@@ -8,6 +8,8 @@
 --          outcome                      finished, aborted or live
 --          end_ns                       the finish, the abort, or now
 --          release_ns                   when the last rank that was seen to go went
+--          begin_ns                     from when on the job's GPUs are this attempt's: the release of those before it,
+--                                       or its first process's start
 --          seen                         somebody was seen to go
 --          next_ns, next_job_ns         the next attempt's first process's start: of the run; of the job
 --          previous_attempt             the attempt before in the job
@@ -17,7 +19,8 @@
 -- Algorithm: finished when more than half of the ranks said so. Otherwise an abort is the later of two moments: when
 --            more than half of the ranks that said an abnormal stop had said it, and when more than half of all had
 --            gone, if so many went; if neither is known when the last that was seen to go went; if nobody was seen:
---            the allocation's end if it came before the next attempt, else the last event.
+--            the allocation's end if it came before the next attempt, else the last event. An attempt keeps the
+--            job's GPUs no longer than to the first step of a later one.
 CREATE OR REPLACE TEMP TABLE gp_attempts AS
 WITH job_votes AS (
     SELECT attempt, job, count(*) AS votes, min(rank) AS lowest FROM gp_gone WHERE job IS NOT NULL GROUP BY attempt, job
@@ -44,6 +47,10 @@ counted AS (
         bool_or(stop_reason = 'preempted') AS said_preempted
     FROM gp_gone GROUP BY attempt
 ),
+first_steps AS (
+    SELECT attempt, first_start_ns AS first_step_ns FROM gp_windows
+    QUALIFY row_number() OVER (PARTITION BY attempt ORDER BY life, step) = 1
+),
 last_events AS (
     SELECT attempt, max(ts_ns) AS last_ns
     FROM (SELECT attempt, ts_ns FROM gp_events WHERE kind <> 'exit'
@@ -54,14 +61,17 @@ joined AS (
     SELECT
         c.*, j.job, coalesce('job ' || j.job, 'attempt ' || c.attempt::VARCHAR) AS job_key,
         (d.devices + greatest(c.world_size - d.reported, 0) * d.most)::BIGINT AS gpus,
-        e.last_ns AS last_event_ns
-    FROM counted c JOIN driven d USING (attempt) LEFT JOIN jobs j USING (attempt) LEFT JOIN last_events e USING (attempt)
+        e.last_ns AS last_event_ns, f.first_step_ns
+    FROM counted c JOIN driven d USING (attempt) LEFT JOIN jobs j USING (attempt)
+    LEFT JOIN last_events e USING (attempt) LEFT JOIN first_steps f USING (attempt)
 ),
 ordered AS (
     SELECT *,
         lead(process_ns) OVER (ORDER BY attempt) AS next_ns,
         lead(process_ns) OVER (PARTITION BY job_key ORDER BY attempt) AS next_job_ns,
-        lag(attempt) OVER (PARTITION BY job_key ORDER BY attempt) AS previous_attempt
+        lag(attempt) OVER (PARTITION BY job_key ORDER BY attempt) AS previous_attempt,
+        coalesce(min(first_step_ns) OVER (PARTITION BY job_key ORDER BY attempt
+            ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING), 9223372036854775807) AS cap_ns
     FROM joined
 ),
 grant_ends AS (
@@ -100,14 +110,19 @@ ended AS (
             ELSE last_event_ns
         END AS raw_end_ns
     FROM judged
+),
+capped AS (
+    SELECT *,
+        least(raw_end_ns, cap_ns) AS end_ns,
+        least(greatest(raw_end_ns, CASE WHEN outcome <> 'live' THEN gone_ns[-1] END), cap_ns) AS release_ns
+    FROM ended
 )
 SELECT
     attempt, job, job_key, world_size, gpus, process_ns, told_ns, ranks, outcome, seen, said_preempted, last_stop_bad,
-    next_ns, next_job_ns, previous_attempt, last_event_ns,
-    greatest(process_ns, least(raw_end_ns, coalesce(next_job_ns, raw_end_ns))) AS end_ns,
-    greatest(process_ns, least(greatest(raw_end_ns, CASE WHEN outcome <> 'live' THEN gone_ns[-1] END),
-        coalesce(next_job_ns, 9223372036854775807))) AS release_ns,
+    next_ns, next_job_ns, previous_attempt, last_event_ns, end_ns, greatest(end_ns, release_ns) AS release_ns,
+    coalesce(max(greatest(end_ns, release_ns)) OVER (PARTITION BY job_key ORDER BY attempt
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), process_ns) AS begin_ns,
     outcome = 'aborted' AND NOT seen AND coalesce(grant_end_ns < coalesce(next_ns, 9223372036854775807), false)
         AS ends_with_grant,
-    CASE WHEN grant_end_ns < coalesce(next_job_ns, 9223372036854775807) THEN end_reason END AS grant_reason
-FROM ended
+    CASE WHEN next_job_ns IS NULL THEN end_reason END AS grant_reason
+FROM capped

@@ -7,11 +7,11 @@
 --            the offset; a block without shared steps takes the nearest earlier block's, else the next one's, else 0.
 CREATE OR REPLACE TEMP TABLE gp_clocks AS
 WITH told AS (
-    SELECT g.source_id, g.attempt, r.step // 1000 AS block, quantile_disc(r.end_ns - s.mid_ns, [0.5, 0.5000000001]) AS middle
+    SELECT g.source_id, r.step // 1000 AS block, quantile_disc(r.end_ns - s.mid_ns, [0.5, 0.5000000001]) AS middle
     FROM gp_rank_steps r
     JOIN gp_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
     JOIN gp_shared_steps s ON s.attempt = g.attempt AND s.life = g.life AND s.step = r.step
-    GROUP BY g.source_id, g.attempt, block
+    GROUP BY g.source_id, block
 ),
 seen AS (
     SELECT g.source_id, g.attempt, g.life, r.step // 1000 AS block, min(r.start_ns) AS from_ns
@@ -21,5 +21,5 @@ seen AS (
 )
 SELECT s.source_id, s.attempt, s.life, s.block, s.from_ns, coalesce(middle_ns(e.middle), middle_ns(n.middle), 0) AS offset_ns
 FROM seen s
-ASOF LEFT JOIN told e ON e.source_id = s.source_id AND e.attempt = s.attempt AND s.block >= e.block
-ASOF LEFT JOIN told n ON n.source_id = s.source_id AND n.attempt = s.attempt AND s.block < n.block
+ASOF LEFT JOIN told e ON e.source_id = s.source_id AND s.block >= e.block
+ASOF LEFT JOIN told n ON n.source_id = s.source_id AND s.block < n.block

@@ -43,4 +43,4 @@ placed AS (
 )
 SELECT p.* REPLACE (p.ts_ns - k.offset_ns AS ts_ns)
 FROM placed p
-ASOF JOIN gp_clock_marks k ON k.source_id = p.source_id AND k.attempt = p.attempt AND p.ts_ns >= k.from_ns
+ASOF JOIN gp_clock_marks k ON k.source_id = p.source_id AND p.ts_ns >= k.from_ns

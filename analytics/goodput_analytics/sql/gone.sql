@@ -17,5 +17,5 @@ SELECT m.* REPLACE (m.process_ns - k.offset_ns AS process_ns, m.told_ns - k.offs
     s.stop_ns, s.stop_reason, s.exit_ns, coalesce(s.stop_ns, s.exit_ns) AS gone_ns,
     coalesce(s.stop_reason IN ('finished', 'exited'), false) AS finished
 FROM gp_members m
-JOIN gp_clock_marks k ON k.source_id = m.source_id AND k.attempt = m.attempt AND k.from_ns = -9223372036854775807
+JOIN gp_clock_marks k ON k.source_id = m.source_id AND k.from_ns = -9223372036854775807
 LEFT JOIN said s ON s.source_id = m.source_id AND s.part = m.part

@@ -18,9 +18,13 @@ hangs AS (
     SELECT attempt, sum((end_ns - start_ns)::HUGEINT * gpus) AS hang_gpu_ns
     FROM gp_ledger WHERE category = 'hang' AND place IN ('tail', 'silence') GROUP BY attempt
 ),
-places AS (
-    SELECT attempt, place, sum((end_ns - start_ns)::HUGEINT * gpus) AS gpu_ns
-    FROM gp_ledger WHERE category = 'startup' AND place IN ('before', 'after') GROUP BY attempt, place
+restarts AS (
+    SELECT e.attempt, e.life,
+        sum(greatest(l.end_ns - greatest(l.start_ns, e.abort_ns), 0)::HUGEINT * l.gpus) AS gpu_ns
+    FROM gp_ends e
+    JOIN gp_ledger l ON (l.attempt = e.attempt AND l.place = 'after') OR (l.attempt = e.attempt + 1 AND l.place = 'before')
+    WHERE NOT e.inside AND l.category = 'startup'
+    GROUP BY e.attempt, e.life
 ),
 rollbacks AS (
     SELECT w.attempt, w.life, sum((l.end_ns - l.start_ns)::HUGEINT * l.gpus) AS gpu_ns
@@ -34,13 +38,12 @@ SELECT
     coalesce(o.lost_steps, 0) AS lost_steps,
     CASE WHEN i.cause = 'rollback' THEN 0 ELSE coalesce(h.hang_gpu_ns, 0) END AS hang_gpu_ns,
     coalesce(r.rework_gpu_ns, 0) AS rework_gpu_ns,
-    CASE WHEN i.inside THEN coalesce(b.gpu_ns, 0) ELSE coalesce(t.gpu_ns, 0) + coalesce(n.gpu_ns, 0) END
+    CASE WHEN i.inside THEN coalesce(b.gpu_ns, 0) ELSE coalesce(t.gpu_ns, 0) END
         AS restart_gpu_ns,
     i.inside
 FROM gp_ends i
 LEFT JOIN rework r ON r.attempt = i.attempt AND r.life = i.life
 LEFT JOIN lost o ON o.attempt = i.attempt AND o.life = i.life
 LEFT JOIN hangs h ON h.attempt = i.attempt
-LEFT JOIN places t ON t.attempt = i.attempt AND t.place = 'after'
-LEFT JOIN places n ON n.attempt = i.attempt + 1 AND n.place = 'before'
+LEFT JOIN restarts t ON t.attempt = i.attempt AND t.life = i.life AND NOT i.inside
 LEFT JOIN rollbacks b ON b.attempt = i.attempt AND b.life = i.life + 1

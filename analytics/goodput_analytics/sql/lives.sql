@@ -23,7 +23,7 @@ durable AS (
     GROUP BY attempt, life
 )
 SELECT r.attempt, r.life, s.first_step, s.first_c, s.last_step, s.first_start_ns, s.end_ns,
-    coalesce(u.resumes, []) AS resumes, coalesce(u.said, 0) AS said, coalesce(u.said >= r.ranks, false) AS every,
+    coalesce(u.resumes, []::BIGINT[]) AS resumes, coalesce(u.said, 0) AS said, coalesce(u.said >= r.ranks, false) AS every,
     d.durable_step
 FROM ranks r
 LEFT JOIN steps s ON s.attempt = r.attempt AND s.life = r.life

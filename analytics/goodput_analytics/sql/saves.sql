@@ -23,14 +23,14 @@ reached AS (
     FROM stepped
 ),
 by_rank AS (
-    SELECT attempt, life, step, source_id, bool_or(async) AS async, bool_or(closed AND ok) AS well, bool_or(open) AS open,
+    SELECT attempt, life, step, source_id, bool_or(async) AS async, min(end_ns) FILTER (closed AND ok) AS well_ns, bool_or(closed AND NOT ok) AS badly,
         min(begin_ns) AS begin_ns, max(end_ns) AS end_ns,
         sum(greatest(blocking_end_ns - greatest(begin_ns, coalesce(reach_ns, begin_ns)), 0)) AS blocking_ns
     FROM reached GROUP BY attempt, life, step, source_id
 ),
 saves AS (
-    SELECT attempt, life, step, bool_or(async) AS async, bool_and(coalesce(well, false)) AS completed,
-        bool_or(open) AS open, min(begin_ns) AS begin_ns, max(end_ns) AS end_ns, sum(blocking_ns)::BIGINT AS blocking_ns
+    SELECT attempt, life, step, bool_or(async) AS async, bool_and(well_ns IS NOT NULL) AS completed, max(well_ns) AS well_ns,
+        bool_or(badly) AS badly, min(begin_ns) AS begin_ns, max(end_ns) AS end_ns, sum(blocking_ns)::BIGINT AS blocking_ns
     FROM by_rank GROUP BY attempt, life, step
 ),
 told AS (
@@ -49,10 +49,10 @@ SELECT
     coalesce(s.attempt, m.attempt) AS attempt, coalesce(s.life, m.life) AS life, coalesce(s.step, m.step) AS step,
     s.begin_ns, s.end_ns, coalesce(s.blocking_ns, 0) AS blocking_ns, coalesce(s.async, true) AS async,
     coalesce(s.completed, true) AS completed,
-    CASE WHEN s.completed AND NOT s.async THEN least(s.end_ns, m.durable_ns) ELSE m.durable_ns END AS durable_ns,
+    CASE WHEN s.completed AND NOT s.async THEN least(s.well_ns, m.durable_ns) ELSE m.durable_ns END AS durable_ns,
     CASE
         WHEN m.durable_ns IS NOT NULL OR (s.completed AND NOT s.async) THEN false
-        ELSE a.outcome <> 'live' OR NOT (s.completed OR s.open)
+        ELSE a.outcome <> 'live' OR (s.badly AND NOT s.completed)
     END AS failed
 FROM saves s
 FULL JOIN matched m ON m.attempt = s.attempt AND m.life = s.life AND m.step = s.step

@@ -26,7 +26,7 @@ steps AS (
     FROM gp_part_facts f
     JOIN gp_members m ON m.source_id = f.source_id AND m.part = f.part
     JOIN wanted w ON w.attempt = m.attempt
-    ASOF JOIN gp_clock_marks k ON k.source_id = f.source_id AND k.attempt = m.attempt AND f.last_step_ns >= k.from_ns
+    ASOF JOIN gp_clock_marks k ON k.source_id = f.source_id AND f.last_step_ns >= k.from_ns
     WHERE f.last_step_ns IS NOT NULL
 )
 SELECT g.attempt, g.rank,

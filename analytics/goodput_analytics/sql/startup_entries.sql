@@ -10,12 +10,10 @@
 CREATE OR REPLACE TEMP TABLE gp_startup_entries AS
 WITH lives AS (
     SELECT a.*, t.first_step_ns, coalesce(least(t.first_step_ns, a.end_ns), a.end_ns) AS started_ns,
-        p.release_ns AS previous_release_ns, p.outcome AS previous_outcome,
         c.silent
     FROM gp_attempts a
     JOIN gp_end_causes c ON c.attempt = a.attempt
     LEFT JOIN gp_tails t ON t.attempt = a.attempt
-    LEFT JOIN gp_attempts p ON p.attempt = a.previous_attempt
 ),
 grant_starts AS (
     SELECT l.attempt, min(g.start_ns) AS start_ns
@@ -28,7 +26,7 @@ bounds AS (
     SELECT l.*, s.end_ns AS silence_end_ns,
         CASE
             WHEN l.previous_attempt IS NULL THEN least(l.process_ns, coalesce(g.start_ns, l.process_ns))
-            ELSE least(l.previous_release_ns, l.process_ns)
+            ELSE l.begin_ns
         END AS hold_ns
     FROM lives l
     LEFT JOIN grant_starts g ON g.attempt = l.attempt
@@ -40,14 +38,15 @@ before AS (
     FROM bounds
 ),
 spans AS (
-    SELECT b.attempt, greatest(c.start_ns, b.process_ns) AS start_ns, least(c.end_ns, b.started_ns) AS end_ns, c.name
+    SELECT b.attempt, greatest(c.start_ns, b.process_ns, b.from_ns) AS start_ns, least(c.end_ns, b.started_ns) AS end_ns,
+        c.name
     FROM before b JOIN gp_covers c
-        ON c.attempt = b.attempt AND c.start_ns < b.started_ns AND c.end_ns > b.process_ns
+        ON c.attempt = b.attempt AND c.start_ns < b.started_ns AND c.end_ns > greatest(b.process_ns, b.from_ns)
 ),
 cuts AS (
     SELECT attempt, from_ns AS at_ns FROM before
-    UNION SELECT attempt, process_ns FROM before
-    UNION SELECT attempt, least(greatest(told_ns, process_ns), started_ns) FROM before
+    UNION SELECT attempt, least(greatest(process_ns, from_ns), started_ns) FROM before
+    UNION SELECT attempt, least(greatest(told_ns, process_ns, from_ns), started_ns) FROM before
     UNION SELECT attempt, started_ns FROM before
     UNION SELECT attempt, start_ns FROM spans
     UNION SELECT attempt, end_ns FROM spans
@@ -67,14 +66,15 @@ phased AS (
     FROM pieces p
     JOIN before b ON b.attempt = p.attempt
     LEFT JOIN spans s ON s.attempt = p.attempt AND s.start_ns <= p.start_ns AND s.end_ns >= p.end_ns
-    WHERE p.end_ns > p.start_ns
+    WHERE p.end_ns > p.start_ns AND p.start_ns >= b.from_ns
 )
 SELECT attempt, 'startup' AS category, phase, start_ns, end_ns, held_by, 'before' AS place FROM phased
 UNION ALL
 SELECT attempt, CASE WHEN outcome = 'finished' THEN 'idle' ELSE 'startup' END,
-    CASE WHEN outcome = 'finished' THEN NULL ELSE 'teardown' END, end_ns, release_ns, attempt, 'after'
-FROM lives WHERE release_ns > end_ns
+    CASE WHEN outcome = 'finished' THEN NULL ELSE 'teardown' END, greatest(end_ns, begin_ns), release_ns,
+    attempt, 'after'
+FROM lives WHERE release_ns > greatest(end_ns, begin_ns)
 UNION ALL
 SELECT l.attempt, 'hang', 'silent', l.end_ns, l.next_ns, l.attempt, 'silence'
 FROM lives l
-WHERE l.silent AND (l.next_ns = l.next_job_ns OR EXISTS (SELECT 1 FROM gp_allocations g WHERE g.job = l.job))
+WHERE l.silent AND (l.next_job_ns IS NOT NULL OR EXISTS (SELECT 1 FROM gp_allocations g WHERE g.job = l.job))

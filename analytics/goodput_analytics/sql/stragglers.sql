@@ -1,5 +1,5 @@
 -- Purpose: the ranks that were named as slow, and what that cost.
--- Inputs:  gp_named_ranks, gp_ledger, gp_members, gp_measures, gp_lateness, gp_lateness_grouped
+-- Inputs:  gp_named_ranks, gp_ledger, gp_members, gp_measures, gp_windows, gp_lateness, gp_lateness_grouped
 -- Grain:   one row per (rank, node).
 -- Columns: loss_gpu_ns     straggler time of the steps in which it was the latest
 --          slowest_steps   how many they were
@@ -14,9 +14,10 @@ losses AS (
 ),
 ratios AS (
     SELECT n.attempt, n.rank,
-        coalesce(m.late_ns, m.late_gap_ns)::DOUBLE / coalesce(g.typical_late_ns, t.typical_late_ns) AS ratio
+        CASE WHEN 2 * w.busy_ranks >= w.ranks THEN m.late_ns ELSE m.late_gap_ns END::DOUBLE / coalesce(g.typical_late_ns, t.typical_late_ns) AS ratio
     FROM gp_named_ranks n
     JOIN gp_measures m ON m.attempt = n.attempt AND m.rank = n.rank
+    JOIN gp_windows w ON w.attempt = m.attempt AND w.life = m.life AND w.step = m.step
     JOIN gp_lateness t ON t.attempt = m.attempt AND t.life = m.life AND t.step = m.step
     LEFT JOIN gp_lateness_grouped g ON g.attempt = m.attempt AND g.life = m.life AND g.step = m.step
     WHERE coalesce(g.typical_late_ns, t.typical_late_ns) > 0

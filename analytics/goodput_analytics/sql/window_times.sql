@@ -22,7 +22,8 @@ begun AS (
     FROM ordered
 ),
 first_starts AS (
-    SELECT attempt, min(first_start_ns) AS start_ns FROM gp_windows GROUP BY attempt
+    SELECT attempt, first_start_ns AS start_ns FROM gp_windows
+    QUALIFY row_number() OVER (PARTITION BY attempt ORDER BY life, step) = 1
 )
 SELECT
     b.attempt, b.life, b.idx, b.step,
