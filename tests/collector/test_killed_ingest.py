@@ -84,5 +84,5 @@ def test_an_ingest_killed_a_few_times_has_the_same_figures(tmp_path: Path) -> No
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(4))
 def test_an_ingest_killed_a_hundred_times_has_the_same_figures(seed: int, tmp_path: Path) -> None:
-    """About two minutes on two cores. A difference would mean an offset and its rows were not kept as one."""
+    """About two minutes each on two cores. A difference would mean an offset and its rows were not kept as one."""
     kill_and_go_on(tmp_path, steps=20_000, kills=25, seed=seed)
