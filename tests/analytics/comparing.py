@@ -24,7 +24,9 @@ def product_report(
     """The product's report, with its ledger's exact sums beside, as `_sums`."""
     told = report(con, run, now_ns=now_ns, settings=settings).as_json()
     told["_sums"] = ledger_sums(
-        con.execute("SELECT run, attempt, category, phase, start_ns, end_ns, gpus, step FROM ledger_intervals").fetchall()
+        con.execute(
+            "SELECT run, attempt, category, phase, start_ns, end_ns, gpus, step FROM ledger_intervals"
+        ).fetchall()
     )
     return told
 
@@ -57,7 +59,9 @@ def _compare(path: str, told: Any, right: Any, found: list[str]) -> None:
             _compare(f"{path}.{key}" if path else str(key), told.get(key), right.get(key), found)
     elif isinstance(right, list | tuple) and isinstance(told, list | tuple):
         if len(told) != len(right):
-            found.append(f"{path}: {len(told)} of them, right is {len(right)}: {list(told)!r}, right is {list(right)!r}")
+            found.append(
+                f"{path}: {len(told)} of them, right is {len(right)}: {list(told)!r}, right is {list(right)!r}"
+            )
             return
         for index, (one, other) in enumerate(zip(told, right, strict=True)):
             _compare(f"{path}[{index}]", one, other, found)

@@ -20,7 +20,7 @@ from goodput_collector.landing import Landing
 Event = dict[str, Any]
 
 # A made-up run has a few hundred events, and most of the time of a report on it goes into planning: half as long
-# without the optimizer. What comes through the landing is read with it.
+# without the optimizer. (The scenarios are reported with it, by the command.)
 QUICK = ("SET threads = 1", "PRAGMA disable_optimizer")
 ARROW = {
     "INTEGER": pa.int32(),
@@ -35,14 +35,19 @@ FIELDS = {"grp": "group", "of_source": "of"}
 @contextmanager
 def loaded(events: Iterable[Event]) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database in memory that holds the events; each (source, seq) may come once."""
-    con = open_database(":memory:")
+    con = _empty()
     try:
-        for statement in QUICK:
-            con.execute(statement)
         load(con, events)
         yield con
     finally:
         con.close()
+
+
+def _empty() -> duckdb.DuckDBPyConnection:
+    con = open_database(":memory:")
+    for statement in QUICK:
+        con.execute(statement)
+    return con
 
 
 def load(con: duckdb.DuckDBPyConnection, events: Iterable[Event]) -> None:
@@ -93,8 +98,8 @@ def _value(value: Any, kind: str) -> Any:
 
 @contextmanager
 def landed(*deliveries: Sequence[Sequence[str]]) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database that took the deliveries one after another; each is a list of files, and a file a list of lines."""
-    con = open_database(":memory:")
+    """A database in memory that took the deliveries, one after another: lists of files, which are lists of lines."""
+    con = _empty()
     try:
         with tempfile.TemporaryDirectory() as folder:
             for number, files in enumerate(deliveries):

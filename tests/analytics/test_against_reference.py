@@ -12,6 +12,7 @@ from budget import examples
 from comparing import differences, product_report
 from hypothesis import given
 from loading import loaded
+
 from reference import reference_report
 from reference.lives import planned_life, wild_events
 from reference.planned import Life, S
