@@ -32,6 +32,7 @@ class PartFacts:
     first_step_ns: int | None
     last_step_ns: int | None
     first_done_ns: int | None
+    last_told_ns: int | None
     stop_ns: int | None
     stop_reason: str | None
     exit_ns: int | None

@@ -93,6 +93,8 @@ def build(
     if launch >= max(len(launches), 1):
         raise UnknownRun(run, [])
     _set_members(con, launches[launch] if launches else [])
+    _set_jobs(con, launches, launch)
+    values["launch"] = launch
     _reduce(con, values)
     as_of_ns = _now(con, run_id, now_ns)
     values["now_ns"] = as_of_ns
@@ -102,7 +104,7 @@ def build(
     for name in ("spans", "window_times", "covers", "window_covers", "touched_windows", "own_spans"):
         run_sql(con, name, values)
     _measure(con, values)
-    for name in ("window_parts", "tails", "end_causes", "saves", "lives"):
+    for name in ("window_parts", "tails", "end_causes", "saves", "lives", "last_lives"):
         run_sql(con, name, values)
     line = _draw_line(con)
     for name in (
@@ -164,6 +166,17 @@ def _set_members(con: duckdb.DuckDBPyConnection, attempts: Sequence[Sequence[Par
     _land(con, "gp_members", pa.table(columns))
 
 
+def _set_jobs(con: duckdb.DuckDBPyConnection, launches: Sequence[Sequence[Sequence[PartFacts]]], launch: int) -> None:
+    """Write which jobs this launch ran under, and which others belong to the launches beside it."""
+    jobs: dict[str, bool] = {}
+    for number, attempts in enumerate(launches):
+        for part in (part for members in attempts for part in members):
+            if part.job is not None:
+                jobs[part.job] = jobs.get(part.job, False) or number == launch
+    table = {"job": pa.array(list(jobs), pa.string()), "own": pa.array(list(jobs.values()), pa.bool_())}
+    _land(con, "gp_job_names", pa.table(table))
+
+
 def _land(con: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
     con.register("gp_handed_in", table)
     con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT * FROM gp_handed_in")
@@ -215,18 +228,14 @@ def _measure(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:
 
 
 def _now(con: duckdb.DuckDBPyConnection, run_id: int, now_ns: int | None) -> int:
-    """The moment that "now" stands for: handed in, or the run's last event."""
-    con.execute(
-        "CREATE OR REPLACE TEMP TABLE gp_job_names AS SELECT DISTINCT job FROM gp_members WHERE job IS NOT NULL"
-    )
-    if now_ns is not None:
-        return now_ns
+    """The moment that "now" stands for: handed in, but never before the run's last event; else that event."""
     run_sql(con, "others", {"run_id": run_id})
     found = con.execute(
-        "SELECT greatest((SELECT max(ts_ns) FROM gp_events), (SELECT max(last_end_ns) FROM gp_windows), "
+        "SELECT greatest((SELECT max(ts_ns) FROM gp_events), (SELECT max(last_told_ns) FROM gp_gone), "
         "(SELECT ts_ns FROM gp_others))"
     ).fetchall()[0][0]
-    return int(found) if found is not None else 0
+    last_ns = int(found) if found is not None else 0
+    return last_ns if now_ns is None else max(now_ns, last_ns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -198,7 +198,9 @@ def settle(attempts: list[Attempt], grants: dict[str, Grant], now_ns: int) -> No
         attempt.number = n
         following = attempts[n + 1].process_start_ns if n + 1 < len(attempts) else None
         attempt.ending = ending(
-            attempt.members, next_start_ns=following, grant_end_ns=ended(grants.get(attempt.job), attempt.process_start_ns)
+            attempt.members,
+            next_start_ns=following,
+            grant_end_ns=ended(grants.get(attempt.job), attempt.process_start_ns),
         )
         leave_out_what_follows(attempt)
     for n in reversed(range(len(attempts))):

@@ -62,7 +62,9 @@ def saves_of(course: Course, next_start_ns: int | None) -> list[Save]:
         durable: int | None = None
         if any(s.background for s in spans):
             durable = told.get((life, step))
-        elif ended:
+        elif not ended:
+            durable = told.get((life, step))
+        else:
             durable = max(when for when in well.values() if when is not None)
         out.append(
             Save(
@@ -70,7 +72,7 @@ def saves_of(course: Course, next_start_ns: int | None) -> list[Save]:
                 life=life,
                 step=step,
                 begin_ns=min(s.begin_ns for s in spans),
-                blocking_ns=sum(b - a for a, b in union((s.begin_ns, s.end_ns) for s in spans)),
+                blocking_ns=sum(b - a for a, b in union((s.begin_ns, s.blocks_until_ns) for s in spans)),
                 ended=ended,
                 ended_badly=any(s.completed and not s.ok for s in spans),
                 durable_ns=durable,

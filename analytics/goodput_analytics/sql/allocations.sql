@@ -1,5 +1,5 @@
 -- Purpose: the scheduler's word: when and how many GPUs a job held.
--- Inputs:  ev_allocation, gp_job_names (the jobs of this run); $run_id, $now_ns
+-- Inputs:  ev_allocation, gp_job_names (the jobs of this run's launches); $run_id, $launch, $now_ns
 -- Grain:   one row per (job, start_ns): GPUs held from start_ns to end_ns.
 -- Columns: submit_ns; start_ns, end_ns (what is still held ends now); gpus; open  still held; end_reason
 --          chain  grants that follow one another without a gap
@@ -7,7 +7,8 @@
 CREATE OR REPLACE TEMP TABLE gp_allocations AS
 WITH latest AS (
     SELECT * FROM ev_allocation
-    WHERE run_id = $run_id OR (run_id IS NULL AND job IN (SELECT job FROM gp_job_names))
+    WHERE job IN (SELECT job FROM gp_job_names WHERE own)
+        OR (run_id = $run_id AND $launch = 0 AND job NOT IN (SELECT job FROM gp_job_names))
     QUALIFY row_number() OVER (PARTITION BY job, start_ns ORDER BY ts_ns DESC, source_id DESC, seq DESC) = 1
 ),
 followed AS (

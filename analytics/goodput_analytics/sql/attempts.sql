@@ -48,20 +48,21 @@ counted AS (
     FROM gp_gone GROUP BY attempt
 ),
 first_steps AS (
-    SELECT attempt, first_start_ns AS first_step_ns FROM gp_windows
+    SELECT attempt, first_start_ns AS first_step_ns, max(last_end_ns) OVER (PARTITION BY attempt) AS last_step_ns
+    FROM gp_windows
     QUALIFY row_number() OVER (PARTITION BY attempt ORDER BY life, step) = 1
 ),
 last_events AS (
     SELECT attempt, max(ts_ns) AS last_ns
     FROM (SELECT attempt, ts_ns FROM gp_events WHERE kind <> 'exit'
-          UNION ALL SELECT attempt, last_end_ns FROM gp_windows)
+          UNION ALL SELECT attempt, last_told_ns FROM gp_gone)
     GROUP BY attempt
 ),
 joined AS (
     SELECT
         c.*, j.job, coalesce('job ' || j.job, 'attempt ' || c.attempt::VARCHAR) AS job_key,
         (d.devices + greatest(c.world_size - d.reported, 0) * d.most)::BIGINT AS gpus,
-        e.last_ns AS last_event_ns, f.first_step_ns
+        e.last_ns AS last_event_ns, f.first_step_ns, f.last_step_ns
     FROM counted c JOIN driven d USING (attempt) LEFT JOIN jobs j USING (attempt)
     LEFT JOIN last_events e USING (attempt) LEFT JOIN first_steps f USING (attempt)
 ),
@@ -103,7 +104,7 @@ ended AS (
         coalesce(len(gone_ns) > 0, false) AS seen,
         CASE
             WHEN outcome = 'finished' THEN last_stop_ns
-            WHEN outcome = 'live' THEN greatest($now_ns, process_ns)
+            WHEN outcome = 'live' THEN greatest($now_ns, process_ns, last_step_ns)
             WHEN most_said_ns IS NOT NULL OR most_gone_ns IS NOT NULL THEN greatest(most_said_ns, most_gone_ns)
             WHEN len(gone_ns) > 0 THEN gone_ns[-1]
             WHEN grant_end_ns < coalesce(next_ns, 9223372036854775807) THEN grant_end_ns

@@ -1,21 +1,16 @@
 -- Purpose: the interruptions: when each came, and when work went on.
--- Inputs:  gp_attempts, gp_end_causes, gp_tails, gp_lives, gp_fates, gp_window_times
+-- Inputs:  gp_attempts, gp_end_causes, gp_tails, gp_lives, gp_last_lives, gp_fates, gp_window_times
 -- Grain:   one row per attempt that aborted, per rollback inside one, and per finished attempt that a later one resumed
 --          below.
 -- Columns: attempt, life  the life that ended; inside  a rollback inside an attempt
 --          cause; last_progress_ns, abort_ns; detection_ns; recovered_ns  the next first step's start
 CREATE OR REPLACE TEMP TABLE gp_ends AS
-WITH last_lives AS (
-    SELECT attempt, max(life) AS life FROM (
-        SELECT attempt, life FROM gp_window_times UNION ALL SELECT attempt, life FROM gp_lives
-    ) GROUP BY attempt
-),
-caused AS (
+WITH caused AS (
     SELECT a.attempt, a.outcome, a.end_ns, a.next_ns, c.end_cause, c.silent, c.mark_ns, coalesce(l.life, 0) AS life,
         n.first_step_ns AS next_first_ns
     FROM gp_attempts a
     JOIN gp_end_causes c USING (attempt)
-    LEFT JOIN last_lives l USING (attempt)
+    LEFT JOIN gp_last_lives l USING (attempt)
     LEFT JOIN gp_tails n ON n.attempt = a.attempt + 1
 ),
 life_ends AS (

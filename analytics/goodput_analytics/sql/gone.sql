@@ -1,9 +1,9 @@
 -- Purpose: when each rank of an attempt was seen to go.
--- Inputs:  gp_members, gp_events, gp_clock_marks
+-- Inputs:  gp_members, gp_part_facts, gp_events, gp_clock_marks
 -- Grain:   one row per (attempt, source_id, part).
 -- Columns: process_ns, told_ns  when it began and first said so, aligned
 --          stop_ns, stop_reason  its first stop; exit_ns  when its exit was first observed
---          gone_ns               its stop, or else its exit
+--          gone_ns               its stop, or else its exit; last_told_ns  when it told of its last step
 CREATE OR REPLACE TEMP TABLE gp_gone AS
 WITH said AS (
     SELECT source_id, part,
@@ -15,7 +15,10 @@ WITH said AS (
 )
 SELECT m.* REPLACE (m.process_ns - k.offset_ns AS process_ns, m.told_ns - k.offset_ns AS told_ns),
     s.stop_ns, s.stop_reason, s.exit_ns, coalesce(s.stop_ns, s.exit_ns) AS gone_ns,
+    f.last_told_ns - l.offset_ns AS last_told_ns,
     coalesce(s.stop_reason IN ('finished', 'exited'), false) AS finished
 FROM gp_members m
 JOIN gp_clock_marks k ON k.source_id = m.source_id AND k.from_ns = -9223372036854775807
 LEFT JOIN said s ON s.source_id = m.source_id AND s.part = m.part
+JOIN gp_part_facts f ON f.source_id = m.source_id AND f.part = m.part
+ASOF LEFT JOIN gp_clock_marks l ON l.source_id = m.source_id AND f.last_told_ns >= l.from_ns

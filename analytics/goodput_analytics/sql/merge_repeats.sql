@@ -6,7 +6,7 @@
 --            A step is applied when any of its pieces was.
 CREATE OR REPLACE TEMP TABLE gp_merged_steps AS
 SELECT
-    r.source_id, min(r.seq) AS seq, r.step, min(r.start_ns) AS start_ns, max(r.end_ns) AS end_ns,
+    r.source_id, min(r.seq) AS seq, max(r.ts_ns) AS ts_ns, r.step, min(r.start_ns) AS start_ns, max(r.end_ns) AS end_ns,
     sum(r.data_ns)::BIGINT AS data_ns, sum(r.busy_ns)::BIGINT AS busy_ns,
     max(r.c) AS c, bool_or(r.applied) AS applied,
     arg_min(b.gap_ns, b.seq) AS gap_ns, bool_or(b.back) AS back

@@ -4,4 +4,4 @@
 CREATE OR REPLACE TEMP TABLE gp_whole_steps AS
 SELECT * FROM gp_rank_steps WHERE source_id NOT IN (SELECT source_id FROM gp_merged_steps)
 UNION ALL
-SELECT source_id, seq, step, start_ns, end_ns, data_ns, busy_ns, c, applied FROM gp_merged_steps
+SELECT source_id, seq, ts_ns, step, start_ns, end_ns, data_ns, busy_ns, c, applied FROM gp_merged_steps

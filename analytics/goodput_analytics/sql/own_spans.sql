@@ -1,12 +1,12 @@
--- Purpose: when each rank was in spans of its own.
+-- Purpose: when each rank was in spans of its own that block.
 -- Inputs:  gp_spans
 -- Grain:   one row per (attempt, source_id, begin_ns): intervals of a source that exclude one another.
 CREATE OR REPLACE TEMP TABLE gp_own_spans AS
 WITH reached AS (
-    SELECT attempt, source_id, begin_ns, end_ns,
-        max(end_ns) OVER (PARTITION BY attempt, source_id ORDER BY begin_ns, end_ns
+    SELECT attempt, source_id, begin_ns, blocking_end_ns AS end_ns,
+        max(blocking_end_ns) OVER (PARTITION BY attempt, source_id ORDER BY begin_ns, blocking_end_ns
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reach_ns
-    FROM gp_spans WHERE end_ns > begin_ns
+    FROM gp_spans WHERE blocking_end_ns > begin_ns
 ),
 numbered AS (
     SELECT *, sum((reach_ns IS NULL OR begin_ns > reach_ns)::INTEGER)

@@ -3,12 +3,13 @@
 -- Grain:   one row per (source_id, part).
 -- Columns: first_step_ns, last_step_ns   its first step's start and its last step's end
 --          first_done_ns                 its first step's end
+--          last_told_ns                  when it told of its last step
 --          stop_ns, stop_reason          its first stop
 --          exit_ns                       when somebody saw that it had gone (the last part of a source only)
 CREATE OR REPLACE TEMP TABLE gp_part_facts AS
 WITH steps AS (
     SELECT p.source_id, p.part, min(r.start_ns) AS first_step_ns, max(r.end_ns) AS last_step_ns,
-        min(r.end_ns) AS first_done_ns
+        min(r.end_ns) AS first_done_ns, max(r.ts_ns) AS last_told_ns
     FROM gp_rank_steps r JOIN gp_parts p ON p.source_id = r.source_id AND r.seq BETWEEN p.from_seq AND p.to_seq
     GROUP BY p.source_id, p.part
 ),
@@ -24,7 +25,7 @@ exits AS (
     WHERE e.run_id = $run_id AND p.to_seq = 9223372036854775807
     GROUP BY p.source_id, p.part
 )
-SELECT p.*, s.first_step_ns, s.last_step_ns, s.first_done_ns, t.stop_ns, t.stop_reason, x.exit_ns
+SELECT p.*, s.first_step_ns, s.last_step_ns, s.first_done_ns, s.last_told_ns, t.stop_ns, t.stop_reason, x.exit_ns
 FROM gp_parts p
 LEFT JOIN steps s ON s.source_id = p.source_id AND s.part = p.part
 LEFT JOIN stops t ON t.source_id = p.source_id AND t.part = p.part

@@ -1,5 +1,5 @@
 -- Purpose: the time that declared spans take after an attempt's first step began.
--- Inputs:  gp_window_covers, gp_covers, gp_tails, gp_window_parts, gp_fates, gp_attempts
+-- Inputs:  gp_window_covers, gp_covers, gp_tails, gp_window_parts, gp_last_lives, gp_fates, gp_attempts
 -- Grain:   one row per entry: exclusive intervals.
 -- Columns: attempt, life, step; category, phase; start_ns, end_ns; charged_…; before_rollback  the time belongs to what
 --          follows a rollback, before its first step
@@ -18,9 +18,7 @@ WITH placed AS (
         c.step, c.restart, l.step, l.step, 1, true, false
     FROM gp_tails t
     JOIN gp_covers c ON c.attempt = t.attempt AND c.end_ns > t.steps_end_ns AND c.start_ns < t.declared_ns
-    JOIN (
-        SELECT attempt, arg_max(life, idx) AS life, arg_max(step, idx) AS step FROM gp_window_parts GROUP BY attempt
-    ) l ON l.attempt = t.attempt
+    JOIN gp_last_lives l ON l.attempt = t.attempt
 ),
 evaluated AS (
     SELECT p.*, f.charged_attempt, f.charged_life, f.attempt IS NOT NULL AS thrown

@@ -1,5 +1,5 @@
 -- Purpose: the time between an attempt's last step and its end.
--- Inputs:  gp_tails, gp_attempts, gp_covers, gp_window_parts
+-- Inputs:  gp_tails, gp_attempts, gp_covers, gp_last_lives
 -- Grain:   one row per entry: exclusive intervals.
 -- Columns: category, phase; start_ns, end_ns; charged_…  the unfinished step of an abort
 -- Algorithm: up to the last mark what no span covers is unattributed. From there to the end: beyond the limit a hang;
@@ -8,8 +8,7 @@ CREATE OR REPLACE TEMP TABLE gp_tail_entries AS
 WITH ends AS (
     SELECT t.*, a.end_ns, a.outcome, a.last_stop_bad, l.life, l.step
     FROM gp_tails t JOIN gp_attempts a USING (attempt)
-    JOIN (SELECT attempt, arg_max(life, idx) AS life, arg_max(step, idx) AS step FROM gp_window_parts GROUP BY attempt) l
-        USING (attempt)
+    JOIN gp_last_lives l USING (attempt)
 ),
 covers AS (
     SELECT e.attempt, greatest(c.start_ns, e.steps_end_ns) AS start_ns, least(c.end_ns, e.declared_ns) AS end_ns

@@ -1,12 +1,12 @@
--- Purpose: the windows in which a declared span lies, whole or in part, on any rank.
+-- Purpose: the windows in which a declared span that blocks lies, whole or in part, on any rank.
 -- Inputs:  gp_spans, gp_window_times
 -- Grain:   one row per (attempt, life, step).
 -- Algorithm: the spans of an attempt are joined to islands first, so that each window meets few.
 CREATE OR REPLACE TEMP TABLE gp_touched_windows AS
 WITH reached AS (
-    SELECT attempt, begin_ns, end_ns, max(end_ns) OVER (PARTITION BY attempt ORDER BY begin_ns, end_ns
+    SELECT attempt, begin_ns, blocking_end_ns AS end_ns, max(blocking_end_ns) OVER (PARTITION BY attempt ORDER BY begin_ns, blocking_end_ns
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reach_ns
-    FROM gp_spans WHERE end_ns > begin_ns
+    FROM gp_spans WHERE blocking_end_ns > begin_ns
 ),
 numbered AS (
     SELECT *, sum((reach_ns IS NULL OR begin_ns > reach_ns)::INTEGER)
