@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from random import Random
 from typing import Any
 
 import pytest
 from battery import LOOK_SEEDS, WILD_SEEDS
 from budget import examples
+from cases import wild_case
 from comparing import differences, product_report
 from hypothesis import given
 from loading import loaded
@@ -16,33 +16,28 @@ from loading import loaded
 from reference import reference_report
 from reference.lives import planned_life, wild_events
 from reference.planned import Life, S
-from reference.wild import make_wild
 
 Event = dict[str, Any]
 
 
-def hold(events: list[Event], run: str, now_ns: int | None = None) -> None:
-    right = reference_report(events, run, now_ns)
+def hold(events: list[Event], run: str) -> None:
+    right = reference_report(events, run)
     with loaded(events) as con:
-        assert differences(product_report(con, run, now_ns=now_ns), right) == []
+        assert differences(product_report(con, run), right) == []
 
 
 @pytest.mark.parametrize("seed", WILD_SEEDS)
 def test_a_wild_life_is_reported_as_the_reference_does(seed: int) -> None:
-    hold(make_wild(Random(seed), disputed=False), "wild")
+    case = wild_case(seed, None)
+    with loaded(case.events) as con:
+        assert case.faults(con) == []
 
 
 @pytest.mark.parametrize(("seed", "later_s"), LOOK_SEEDS)
 def test_a_look_at_a_living_run_sees_what_the_reference_does(seed: int, later_s: int) -> None:
-    events = beginning(seed)
-    hold(events, "wild", max(e["ts_ns"] for e in events) + later_s * S)
-
-
-def beginning(seed: int) -> list[Event]:
-    """What had been told of a wild life at some moment in it."""
-    rnd = Random(seed)
-    events = sorted(make_wild(rnd, disputed=False), key=lambda e: (e["ts_ns"], e["source"], e["seq"]))
-    return events[: rnd.randint(1, len(events))]
+    case = wild_case(seed, later_s)
+    with loaded(case.events) as con:
+        assert case.faults(con) == []
 
 
 @examples(10)
