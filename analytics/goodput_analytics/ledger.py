@@ -142,6 +142,7 @@ def _set_run(con: duckdb.DuckDBPyConnection, run: str, run_id: int) -> None:
         "CREATE OR REPLACE TEMP TABLE gp_run AS SELECT $run::VARCHAR AS run, $run_id::INTEGER AS run_id",
         {"run": run, "run_id": run_id},
     )
+    con.execute("SET VARIABLE gp_run_id = $run_id", {"run_id": run_id})
 
 
 def _set_members(con: duckdb.DuckDBPyConnection, attempts: Sequence[Sequence[PartFacts]]) -> None:
@@ -149,7 +150,7 @@ def _set_members(con: duckdb.DuckDBPyConnection, attempts: Sequence[Sequence[Par
     numbered = [(number, part) for number, members in enumerate(attempts) for part in members]
     columns = {
         "attempt": pa.array([number for number, _ in numbered], pa.int64()),
-        "source_id": pa.array([part.source_id for _, part in numbered], pa.int64()),
+        "source_id": pa.array([part.source_id for _, part in numbered], pa.int32()),
         "part": pa.array([part.part for _, part in numbered], pa.int64()),
         "source": pa.array([part.source for _, part in numbered], pa.string()),
         "from_seq": pa.array([part.from_seq for _, part in numbered], pa.int64()),
@@ -192,7 +193,16 @@ def _reduce(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:
         for name in ("merge_repeats", "merged_steps", "merged_gaps"):
             run_sql(con, name, values)
         con.execute("CREATE OR REPLACE TEMP VIEW gp_rank_steps AS SELECT * FROM gp_whole_steps")
-    for name in ("first_seqs", "shared_steps", "clocks", "clock_marks", "member_times", "events", "gone"):
+    for name in (
+        "solo_attempts",
+        "first_seqs",
+        "shared_steps",
+        "clocks",
+        "clock_marks",
+        "member_times",
+        "events",
+        "gone",
+    ):
         run_sql(con, name, values)
     con.execute(
         "CREATE OR REPLACE TEMP TABLE gp_limits AS "

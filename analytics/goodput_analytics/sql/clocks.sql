@@ -5,13 +5,15 @@
 --          offset_ns  to be taken off the rank's times
 -- Algorithm: the ranks leave a synchronous step together, so the median over shared steps of (own end - mid_ns) is
 --            the offset; a block without shared steps takes the nearest earlier block's, else the next one's, else 0.
+--            (The outer join keeps the rows of ranks on the probing side.)
 CREATE OR REPLACE TEMP TABLE gp_clocks AS
 WITH told AS (
     SELECT g.source_id, r.step // 1000 AS block, quantile_disc(r.end_ns - s.mid_ns, [0.5, 0.5000000001]) AS middle
     FROM gp_rank_steps r
     JOIN gp_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
-    JOIN gp_shared_steps s ON s.attempt = g.attempt AND s.life = g.life AND s.step = r.step
+    LEFT JOIN gp_shared_steps s ON s.attempt = g.attempt AND s.life = g.life AND s.step = r.step
     GROUP BY g.source_id, block
+    HAVING count(s.mid_ns) > 0
 ),
 seen AS (
     SELECT g.source_id, g.attempt, g.life, r.step // 1000 AS block, min(r.start_ns) AS from_ns

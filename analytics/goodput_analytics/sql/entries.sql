@@ -7,7 +7,7 @@
 --          charged_attempt, charged_life  the life whose end is charged with thrown-away work
 --          latest_rank  who a straggler's loss is charged to
 -- Algorithm: net time of a window is laid into what its declared spans leave free.
-CREATE OR REPLACE TEMP TABLE gp_entries AS
+CREATE OR REPLACE TEMP VIEW gp_entries AS
 SELECT attempt, NULL::BIGINT AS life, NULL::BIGINT AS step, category, phase, start_ns, end_ns, held_by, place,
     NULL::BIGINT AS charged_attempt, NULL::BIGINT AS charged_life, NULL::BIGINT AS latest_rank
 FROM gp_startup_entries

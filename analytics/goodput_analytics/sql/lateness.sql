@@ -1,5 +1,5 @@
 -- Purpose: how late the latest rank of each step was against the lower quartile of its peers.
--- Inputs:  gp_measures
+-- Inputs:  gp_measures, gp_solo_attempts
 -- Grain:   one row per (attempt, life, step).
 -- Columns: gap_ns       the median of the ranks' own gaps
 --          late_ranks   ranks whose lateness counts
@@ -7,7 +7,7 @@
 --          latest_rank  the lowest of the latest; typical_late_ns  the median rank's lateness
 --          low_late_ns  the lower quartile's
 -- Algorithm: busy_ns counts if at least half of the ranks report it, and then only for them; else the gap alone.
---            The greatest lateness carries its rank with it in one number, lateness * 2^20 - rank (lateness up to
+--            A rank alone is late against nobody. The greatest lateness carries its rank with it in one number, lateness * 2^20 - rank (lateness up to
 --            2^43 ns, two hours and a half: of several ranks later than that in one step the lowest counts).
 CREATE OR REPLACE TEMP TABLE gp_lateness AS
 WITH reduced AS (
@@ -23,6 +23,7 @@ WITH reduced AS (
         max(least(late_gap_ns, 8796093022207) * 1048576 - rank) AS gap_key,
         quantile_disc(late_gap_ns, [0.25, 0.5, 0.5000000001]) AS gap_low
     FROM gp_measures
+    WHERE attempt NOT IN (SELECT attempt FROM gp_solo_attempts)
     GROUP BY attempt, life, step
 ),
 chosen AS (
@@ -37,3 +38,6 @@ SELECT attempt, life, step, gap_ns, late_ranks, top_ns - low[1] AS excess_ns,
     (least(top_ns, 8796093022207) * 1048576 - key)::BIGINT AS latest_rank,
     middle_ns(low[2:3]) AS typical_late_ns, low[1] AS low_late_ns
 FROM chosen
+UNION ALL
+SELECT attempt, life, step, gap_ns, 1, 0, rank, coalesce(late_ns, gap_ns), coalesce(late_ns, gap_ns)
+FROM gp_measures WHERE attempt IN (SELECT attempt FROM gp_solo_attempts)

@@ -30,17 +30,20 @@ shared AS (
             AS productive_share_ns
     FROM cut
 ),
-summed AS (
+summed AS MATERIALIZED (
     SELECT *, data_share_ns + gap_share_ns + straggler_share_ns + over_share_ns + productive_share_ns AS share_ns
     FROM shared
+),
+preceding AS (
+    SELECT d.attempt, d.idx, d.before, sum(p.share_ns)::BIGINT AS preceding_ns
+    FROM summed d JOIN summed p ON p.attempt = d.attempt AND p.idx = d.idx AND p.before < d.before
+    WHERE d.before > 0 AND p.upto < p.c
+    GROUP BY d.attempt, d.idx, d.before
 )
 SELECT
-    attempt, life, idx, step, begin_ns, end_ns, covered, applied, c, upto - before AS steps, before,
-    kept, charged_attempt, charged_life,
-    CASE WHEN before = 0 THEN warmup_ns
-        ELSE warmup_ns + coalesce(sum(share_ns) OVER (PARTITION BY attempt, idx ORDER BY before
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)::BIGINT END AS from_ns,
-    share_ns, gap_share_ns AS gap_ns, data_share_ns AS data_ns, productive_share_ns AS productive_ns,
-    straggler_share_ns AS straggler_ns, over_share_ns AS over_ns,
-    latest_rank, late_ranks
-FROM summed
+    s.attempt, s.life, s.idx, s.step, s.begin_ns, s.end_ns, s.covered, s.applied, s.c, s.upto - s.before AS steps, s.before,
+    s.kept, s.charged_attempt, s.charged_life, s.warmup_ns + coalesce(p.preceding_ns, 0) AS from_ns,
+    s.share_ns, s.gap_share_ns AS gap_ns, s.data_share_ns AS data_ns, s.productive_share_ns AS productive_ns,
+    s.straggler_share_ns AS straggler_ns, s.over_share_ns AS over_ns,
+    s.latest_rank, s.late_ranks
+FROM summed s LEFT JOIN preceding p ON p.attempt = s.attempt AND p.idx = s.idx AND p.before = s.before

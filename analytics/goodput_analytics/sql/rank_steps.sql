@@ -1,5 +1,5 @@
 -- Purpose: the steps of every rank of a run.
--- Inputs:  ev_step, gp_run
+-- Inputs:  ev_step; the connection's variable gp_run_id (a view takes no parameters)
 -- Grain:   one row per step event (source_id, seq).
 -- Columns: ts_ns, start_ns, end_ns  on the source's own clock; an end before its start counts as equal to it
 --          data_ns, busy_ns  NULL where they were not told
@@ -10,4 +10,4 @@ SELECT
     source_id, seq, ts_ns, step, start_ns, greatest(start_ns, end_ns) AS end_ns, data_ns, busy_ns,
     coalesce("count", 1) AS c, coalesce(applied, true) AS applied
 FROM ev_step
-WHERE run_id = (SELECT run_id FROM gp_run)
+WHERE run_id = getvariable('gp_run_id')

@@ -4,7 +4,7 @@
 -- Columns: from_ns, to_ns  counted from the window's begin, declared spans left out
 --          category, phase; charged_attempt, charged_life  whose end a thrown-away step is charged to
 --          latest_rank     who a straggler's loss is charged to
-CREATE OR REPLACE TEMP TABLE gp_window_entries AS
+CREATE OR REPLACE TEMP VIEW gp_window_entries AS
 WITH named AS (
     SELECT p.*, n.rank IS NOT NULL AS is_named
     FROM gp_portions p LEFT JOIN gp_named_ranks n ON n.attempt = p.attempt AND n.rank = p.latest_rank

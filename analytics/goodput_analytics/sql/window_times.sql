@@ -8,18 +8,16 @@
 --          new_life           the first window of a life that follows a rollback
 -- Algorithm: a window runs from the end of the one before to its own end; ends never fall.
 CREATE OR REPLACE TEMP TABLE gp_window_times AS
-WITH ordered AS (
+WITH begun AS (
     SELECT *,
-        row_number() OVER (PARTITION BY attempt ORDER BY life, step) - 1 AS idx,
-        lag(step) OVER (PARTITION BY attempt, life ORDER BY step) AS step_before,
-        max(last_end_ns) OVER (PARTITION BY attempt ORDER BY life, step ROWS UNBOUNDED PRECEDING) AS end_ns
+        row_number() OVER own - 1 AS idx,
+        CASE WHEN lag(life) OVER own = life THEN lag(step) OVER own END AS step_before,
+        max(last_end_ns) OVER (PARTITION BY attempt ORDER BY life, step ROWS UNBOUNDED PRECEDING) AS end_ns,
+        max(last_end_ns) OVER (PARTITION BY attempt ORDER BY life, step
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS end_before_ns,
+        lag(first_end_ns) OVER own AS first_end_before_ns
     FROM gp_windows
-),
-begun AS (
-    SELECT *,
-        lag(end_ns) OVER (PARTITION BY attempt ORDER BY idx) AS end_before_ns,
-        lag(first_end_ns) OVER (PARTITION BY attempt ORDER BY idx) AS first_end_before_ns
-    FROM ordered
+    WINDOW own AS (PARTITION BY attempt ORDER BY life, step)
 ),
 first_starts AS (
     SELECT attempt, first_start_ns AS start_ns FROM gp_windows

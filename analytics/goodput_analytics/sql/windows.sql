@@ -1,5 +1,5 @@
 -- Purpose: the steps of the job, reduced from those of its ranks, on aligned clocks.
--- Inputs:  gp_rank_steps, gp_segments, gp_clocks, gp_limits
+-- Inputs:  gp_rank_steps, gp_segments, gp_clocks, gp_limits, gp_solo_attempts
 -- Grain:   one row per (attempt, life, step).
 -- Columns: first_start_ns, last_end_ns   the earliest start and the latest end over the ranks
 --          first_end_ns                  the earliest end
@@ -8,6 +8,7 @@
 --          ranks, busy_ranks             ranks that report the step; of these, those that report busy_ns
 --          applied                       false when a rank says that the update was skipped
 -- Algorithm: what a rank did after its attempt's end (gp_limits.until_ns) is no progress and is left out.
+--            A rank alone has nobody to be reduced with.
 CREATE OR REPLACE TEMP TABLE gp_windows AS
 SELECT
     g.attempt, g.life, r.step,
@@ -23,5 +24,14 @@ FROM gp_rank_steps r
 JOIN gp_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
 JOIN gp_clocks k ON k.source_id = g.source_id AND k.attempt = g.attempt AND k.life = g.life AND k.block = r.step // 1000
 JOIN gp_limits l ON l.attempt = g.attempt
-WHERE r.end_ns - k.offset_ns <= l.until_ns
+WHERE r.end_ns - k.offset_ns <= l.until_ns AND g.attempt NOT IN (SELECT attempt FROM gp_solo_attempts)
 GROUP BY g.attempt, g.life, r.step
+UNION ALL
+SELECT
+    g.attempt, g.life, r.step, r.start_ns - k.offset_ns, r.end_ns - k.offset_ns, r.end_ns - k.offset_ns, r.c,
+    r.data_ns, 1, CASE WHEN r.busy_ns IS NULL THEN 0 ELSE 1 END, r.applied
+FROM gp_rank_steps r
+JOIN gp_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
+JOIN gp_clocks k ON k.source_id = g.source_id AND k.attempt = g.attempt AND k.life = g.life AND k.block = r.step // 1000
+JOIN gp_limits l ON l.attempt = g.attempt
+WHERE r.end_ns - k.offset_ns <= l.until_ns AND g.attempt IN (SELECT attempt FROM gp_solo_attempts)
