@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
@@ -44,6 +46,8 @@ from goodput_analytics import relations  # noqa: E402
 SQL = ROOT / "analytics" / "goodput_analytics" / "sql"
 CREATES = re.compile(r"CREATE OR REPLACE TEMP (?:TABLE|VIEW) (\w+)")
 SINGLE_FROM = "spans"
+# A changed join can run away; so long a report would fail its test.
+PATIENCE_S = 5.0
 
 
 @dataclass(kw_only=True)
@@ -102,12 +106,13 @@ class Trial:
         """What the relation comes out as, and then as if it had not been built; None where that cannot be told."""
         con.execute("BEGIN")
         try:
-            con.execute(text, bound or None)
-            made = CREATES.findall(text)
-            if not made:
-                return None
-            query = f"SELECT count(*), sum(hash(x)::HUGEINT) FROM {made[-1]} x"
-            return con.execute(query).fetchall()[0]
+            with in_time(con):
+                con.execute(text, bound or None)
+                made = CREATES.findall(text)
+                if not made:
+                    return None
+                query = f"SELECT count(*), sum(hash(x)::HUGEINT) FROM {made[-1]} x"
+                return con.execute(query).fetchall()[0]
         except duckdb.Error:
             return "crashed"
         finally:
@@ -136,6 +141,17 @@ def noticed(case: Case, con: duckdb.DuckDBPyConnection) -> bool:
         return True
 
 
+@contextmanager
+def in_time(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Interrupt a statement that runs away."""
+    timer = threading.Timer(PATIENCE_S, con.interrupt)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def try_all(pool: Sequence[Mutant], cases: Iterator[Case]) -> tuple[list[Mutant], dict[str, int], set[str], list[str]]:
     """Try the changes on one case after the other.
 
@@ -153,6 +169,7 @@ def try_all(pool: Sequence[Mutant], cases: Iterator[Case]) -> tuple[list[Mutant]
         trial = Trial(alive=alive)
         hand_in(trial)
         with loaded(case.events) as con:
+            con.execute("SET enable_progress_bar = false")
             if noticed(case, con):
                 broken.append(case.name)
                 continue
@@ -164,8 +181,9 @@ def try_all(pool: Sequence[Mutant], cases: Iterator[Case]) -> tuple[list[Mutant]
             gone = set(trial.crashed)
             for mutant in trial.differing:
                 trial.change(mutant)
-                if noticed(case, con):
-                    gone.add(mutant)
+                with in_time(con):
+                    if noticed(case, con):
+                        gone.add(mutant)
             trial.change(None)
         first[case.name] += len(gone)
         alive = {name: [m for m in left if m not in gone] for name, left in alive.items()}
