@@ -36,7 +36,7 @@ class Evidence:
         return self.allocated_gpu_s - self.gpu_s[Category.PRODUCTIVE] - self.gpu_s[Category.EVALUATION]
 
     def share_of_loss(self, gpu_s: float) -> str:
-        return f"{gpu_s / self.lost_gpu_s:.0%}" if self.lost_gpu_s > 0 else "0%"
+        return f"{100 * gpu_s / self.lost_gpu_s:.0f} %" if self.lost_gpu_s > 0 else "0 %"
 
 
 def hours(gpu_s: float) -> str:

@@ -140,7 +140,7 @@ class Report:
     schema: int = field(default=1)
 
     def as_json(self) -> dict[str, Any]:
-        """The object of DESIGN's `goodput report --json`, ready for `json.dumps`."""
+        """The object that `goodput report --json` prints, ready for `json.dumps`."""
         body = asdict(self)
         return {"schema": body.pop("schema"), **body}
 

@@ -65,7 +65,10 @@ def report(
         UnknownRun: no such run.
         LedgerError: the ledger does not balance, which is a defect of ours.
     """
-    settings = settings or Settings()
+    return _report(con, run, now_ns, settings or Settings())[0]
+
+
+def _report(con: duckdb.DuckDBPyConnection, run: str, now_ns: int | None, settings: Settings) -> tuple[Report, Ledger]:
     ledger = build(con, run, now_ns=now_ns, settings=settings)
     values = {"run_id": ledger.run_id, "durable_step": ledger.durable_step}
     for name in RELATIONS:
@@ -90,7 +93,7 @@ def report(
         slowdown=next(iter(rows(con, "SELECT * FROM gp_slowdowns")), None),
         long_spans=rows(con, "SELECT * FROM gp_long_spans ORDER BY longest_ns DESC"),
     )
-    return Report(
+    told = Report(
         run=run,
         state=_state(con, ledger, settings),
         as_of_ns=ledger.as_of_ns,
@@ -107,6 +110,7 @@ def report(
         checkpoints=checkpoints,
         quality=quality,
     )
+    return told, ledger
 
 
 def runs(
@@ -118,7 +122,7 @@ def runs(
         launch = 1
         while True:
             name = run if launch == 1 else f"{run}~{launch}"
-            one = report(con, name, now_ns=now_ns, settings=settings)
+            one, ledger = _report(con, name, now_ns, settings or Settings())
             seen = con.execute(
                 "SELECT least((SELECT min(ts_ns) FROM gp_events), (SELECT min(begin_ns) FROM gp_window_times)), "
                 "greatest((SELECT max(ts_ns) FROM gp_events), (SELECT max(end_ns) FROM gp_window_times))"
@@ -135,13 +139,9 @@ def runs(
                 )
             )
             launch += 1
-            if not any(f.code == "two_launches" for f in one.findings) or launch > _launches(one):
+            if launch > ledger.launches:
                 break
     return sorted(found, key=lambda summary: -summary.last_event_ns)
-
-
-def _launches(one: Report) -> int:
-    return next((int(f.evidence.split()[0]) for f in one.findings if f.code == "two_launches"), 1)
 
 
 def _totals(con: duckdb.DuckDBPyConnection) -> tuple[dict[str, int], dict[str, dict[str, int]]]:

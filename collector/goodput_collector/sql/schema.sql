@@ -1,4 +1,4 @@
--- The landed events: one table per kind of DESIGN's event contract, version 1.
+-- The landed events: one table per kind of the event contract, version 1.
 -- Grain: one row per event, unique by (source_id, seq) over all ev_ tables together.
 -- Columns: times and durations are integer nanoseconds (_ns), clocks as the source told them (not aligned);
 --   run_id and source_id are dictionary keys; a field that the event left out is NULL (defaults are the reader's).
