@@ -5,8 +5,9 @@ Pure: facts about processes in, numbers out. Clocks here are the processes' own;
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 FINISHED = frozenset({"finished", "exited"})
 
@@ -41,6 +42,34 @@ class PartFacts:
     def gone_ns(self) -> int | None:
         """When the rank had gone: at its stop, or else when somebody saw that it had."""
         return self.stop_ns if self.stop_ns is not None else self.exit_ns
+
+
+def align(part: PartFacts, marks: Sequence[tuple[int, int]]) -> PartFacts:
+    """The facts of a part on aligned clocks.
+
+    Args:
+        part: on its own clock.
+        marks: from when on (own clock, ascending) which offset is to be taken off; the first holds from the beginning.
+    """
+    froms = [from_ns for from_ns, _ in marks]
+
+    def taken_off(ns: int) -> int:
+        return ns - marks[max(bisect_right(froms, ns) - 1, 0)][1]
+
+    def moved(ns: int | None) -> int | None:
+        return None if ns is None else taken_off(ns)
+
+    return replace(
+        part,
+        process_ns=part.process_ns - marks[0][1],
+        told_ns=part.told_ns - marks[0][1],
+        first_step_ns=moved(part.first_step_ns),
+        last_step_ns=moved(part.last_step_ns),
+        first_done_ns=moved(part.first_done_ns),
+        last_told_ns=moved(part.last_told_ns),
+        stop_ns=moved(part.stop_ns),
+        exit_ns=moved(part.exit_ns),
+    )
 
 
 @dataclass(slots=True)

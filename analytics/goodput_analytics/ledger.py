@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from goodput_analytics.attempts import PartFacts, group_attempts, split_launches
+from goodput_analytics.attempts import PartFacts, align, group_attempts, split_launches
 from goodput_analytics.errors import LedgerError, UnknownRun
 from goodput_analytics.line import NOTHING, Fate, Life, base_step, fates, last_durable
 from goodput_analytics.relations import rows, run_sql
@@ -87,12 +87,13 @@ def build(
     _set_run(con, run, run_id)
     for name in ("middle_ns", "rank_steps", "rank_gaps", "parts", "part_facts"):
         run_sql(con, name, values)
-    launches = split_launches(
-        group_attempts(PartFacts(**row) for row in rows(con, "SELECT * FROM gp_part_facts")), settings.overlap_ns
-    )
+    groups = group_attempts(PartFacts(**row) for row in rows(con, "SELECT * FROM gp_part_facts"))
+    _set_members(con, groups)
+    _align(con, values)
+    launches = split_launches(_in_order(con, groups), settings.overlap_ns)
     if launch >= max(len(launches), 1):
         raise UnknownRun(run, [])
-    _set_members(con, launches[launch] if launches else [])
+    _number(con, groups, launches[launch] if launches else [])
     _set_jobs(con, launches, launch)
     values["launch"] = launch
     _reduce(con, values)
@@ -184,8 +185,8 @@ def _land(con: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
     con.unregister("gp_handed_in")
 
 
-def _reduce(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:
-    """From the rows of ranks to the steps of the job, on aligned clocks, as if no attempt had an end."""
+def _align(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:
+    """Cut the ranks' steps into lives, and find how far each clock is off."""
     run_sql(con, "boundaries", values)
     _agree_on_lives(con)
     run_sql(con, "segments", values)
@@ -193,16 +194,42 @@ def _reduce(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:
         for name in ("merge_repeats", "merged_steps", "merged_gaps"):
             run_sql(con, name, values)
         con.execute("CREATE OR REPLACE TEMP VIEW gp_rank_steps AS SELECT * FROM gp_whole_steps")
-    for name in (
-        "solo_attempts",
-        "first_seqs",
-        "shared_steps",
-        "clocks",
-        "clock_marks",
-        "member_times",
-        "events",
-        "gone",
-    ):
+    for name in ("first_seqs", "shared_steps", "clocks", "clock_marks"):
+        run_sql(con, name, values)
+
+
+def _in_order(con: duckdb.DuckDBPyConnection, groups: Sequence[list[PartFacts]]) -> list[list[PartFacts]]:
+    """The attempts on aligned clocks, in order of start."""
+    marks: dict[int, list[tuple[int, int]]] = {}
+    query = "SELECT source_id, from_ns, offset_ns FROM gp_clock_marks ORDER BY source_id, from_ns"
+    for source_id, from_ns, offset_ns in con.execute(query).fetchall():
+        marks.setdefault(source_id, []).append((from_ns, offset_ns))
+    if all(offset_ns == 0 for told in marks.values() for _, offset_ns in told):
+        return list(groups)
+    aligned = [[align(part, marks[part.source_id]) for part in members] for members in groups]
+    return sorted(aligned, key=lambda members: min(part.process_ns for part in members))
+
+
+def _number(
+    con: duckdb.DuckDBPyConnection, groups: Sequence[list[PartFacts]], attempts: Sequence[list[PartFacts]]
+) -> None:
+    """Number the attempts of one launch in order of start, and leave the others out."""
+    found = {(members[0].source_id, members[0].part): number for number, members in enumerate(groups)}
+    order = [found[members[0].source_id, members[0].part] for members in attempts]
+    table = {"found": pa.array(order, pa.int64()), "attempt": pa.array(range(len(order)), pa.int64())}
+    _land(con, "gp_numbers", pa.table(table))
+    if order == list(range(len(groups))):
+        return
+    for relation in ("gp_members", "gp_segments", "gp_clocks"):
+        con.execute(
+            f"CREATE OR REPLACE TEMP TABLE {relation} AS SELECT r.* REPLACE (n.attempt AS attempt) "
+            f"FROM {relation} r JOIN gp_numbers n ON n.found = r.attempt"
+        )
+
+
+def _reduce(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:
+    """From the rows of ranks to the steps of the job, as if no attempt had an end."""
+    for name in ("solo_attempts", "clock_marks", "member_times", "events", "gone"):
         run_sql(con, name, values)
     con.execute(
         "CREATE OR REPLACE TEMP TABLE gp_limits AS "

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+BEYOND = 1 << 62
+"""Above every step: an evaluation may speak of a step whose own event never came."""
+
 NOTHING = -1
 """The step of a state that descends from no step at all."""
 
@@ -81,7 +84,7 @@ def base_step(*, resumes: Sequence[int | None], every_rank: bool, first_step: in
 
 
 def kept_until(lives: Sequence[Life], *, aborted: bool, reported: bool) -> list[int | None]:
-    """For each life the last step that is kept; None for a life off the line.
+    """For each life the step up to which it is kept, BEYOND for all; None for a life off the line.
 
     Args:
         lives: in order of time. A last attempt with neither a step nor a resume is not among them.
@@ -96,16 +99,13 @@ def kept_until(lives: Sequence[Life], *, aborted: bool, reported: bool) -> list[
         bound = last_durable(lives)
     else:
         position -= 1
-        if lives[position].last_step is not None:
-            until[position] = lives[position].last_step
+        until[position] = BEYOND
         bound = lives[position].base
     while True:
         found = _before(lives, position, bound)
         if found is None:
             return until
-        last_step = lives[found].last_step
-        assert last_step is not None
-        until[found] = min(bound, last_step)
+        until[found] = bound
         position, bound = found, lives[found].base
 
 
@@ -130,7 +130,11 @@ def fates(lives: Sequence[Life], *, aborted: bool, reported: bool) -> list[Fate]
     A thrown-away step is charged to the end of the last life with steps before the life that resumed below it, or to
     its own attempt's end if none did.
     """
-    until = kept_until(lives, aborted=aborted, reported=reported)
+    bounds = kept_until(lives, aborted=aborted, reported=reported)
+    until = [
+        None if bound is None or life.last_step is None else min(bound, life.last_step)
+        for bound, life in zip(bounds, lives, strict=True)
+    ]
     own_end = _last_of_attempt(lives)
     found: list[Fate] = []
     for i, life in enumerate(lives):
@@ -139,6 +143,7 @@ def fates(lives: Sequence[Life], *, aborted: bool, reported: bool) -> list[Fate]
         kept = until[i]
         if kept is not None:
             found.append(_fate(life, life.base, kept, None))
+        found.append(_beyond(lives, i, bounds[i], own_end))
         low = life.base if kept is None else kept
         high = life.last_step
         with_steps = i
@@ -154,6 +159,22 @@ def fates(lives: Sequence[Life], *, aborted: bool, reported: bool) -> list[Fate]
         if high > low:
             found.append(_fate(life, low, high, lives[own_end[life.attempt]]))
     return found
+
+
+def _beyond(lives: Sequence[Life], i: int, bound: int | None, own_end: dict[int, int]) -> Fate:
+    """The fate of what is said of steps above a life's last one; steps that are merely missing were not thrown away."""
+    life = lives[i]
+    last_step = life.last_step
+    assert last_step is not None
+    if bound is not None and bound > last_step:
+        return _fate(life, last_step, BEYOND, None)
+    with_steps = i
+    for later in range(i + 1, len(lives)):
+        if lives[later].base <= last_step:
+            return _fate(life, last_step, BEYOND, lives[with_steps])
+        if lives[later].last_step is not None:
+            with_steps = later
+    return _fate(life, last_step, BEYOND, lives[own_end[life.attempt]])
 
 
 def _last_of_attempt(lives: Sequence[Life]) -> dict[int, int]:

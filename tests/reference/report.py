@@ -237,7 +237,9 @@ def stragglers(courses: list[Course], names: Names, entries: list[Entry]) -> lis
         )
         for w in c.windows:
             if rank in w.lateness_ns:
-                middle = statistics.median(w.lateness_ns.values())
+                group = {m.rank: m.group for m in c.attempt.members}
+                peers = [v for r, v in w.lateness_ns.items() if group.get(r) == group.get(rank)]
+                middle = statistics.median(peers)
                 if middle > 0:
                     ratios[rank, node].append(w.lateness_ns[rank] / middle)
     order = sorted(slowest, key=lambda key: (-loss[key], key[0], key[1] or ""))

@@ -28,7 +28,7 @@ resumed_below AS (
     FROM caused c
     JOIN gp_fates f ON f.charged_attempt = c.attempt AND f.charged_life = c.life AND NOT f.kept
     JOIN life_ends e ON e.attempt = c.attempt
-    WHERE c.outcome = 'finished' AND c.next_ns IS NOT NULL
+    WHERE c.outcome = 'finished' AND c.next_ns IS NOT NULL AND f.to_step < 4611686018427387904
     GROUP BY c.attempt, c.life
 )
 SELECT attempt, life, false AS inside, end_cause AS cause, mark_ns AS last_progress_ns, end_ns AS abort_ns,
