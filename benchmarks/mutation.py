@@ -187,6 +187,7 @@ def try_all(pool: Sequence[Mutant], cases: Iterator[Case]) -> tuple[list[Mutant]
             trial.change(None)
         first[case.name] += len(gone)
         alive = {name: [m for m in left if m not in gone] for name, left in alive.items()}
+        print(f"{case.name}: {len(gone)} noticed, {sum(map(len, alive.values()))} left", file=sys.stderr, flush=True)
         if not any(alive.values()):
             break
     return [m for left in alive.values() for m in left], dict(first), seen, broken

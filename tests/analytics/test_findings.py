@@ -93,7 +93,7 @@ def test_a_loss_has_its_finding_and_no_other(category: str, code: str) -> None:
     found = told(evidence({category: 400_000.0}))
     assert set(found) == {code}
     assert found[code].gpu_s == 400_000
-    assert found[code].says.startswith("100% of the loss")
+    assert found[code].says.startswith("100 % of the loss")
     assert "111.1 GPU-hours" in found[code].says
 
 
@@ -107,7 +107,7 @@ def test_the_largest_loss_comes_first_and_what_has_no_figure_last() -> None:
     e = evidence({"hang": 30_000.0, "rework": 50_000.0, "startup": 40_000.0}, quality=replace(GOOD, gaps=1))
     assert [f.code for f in find(e)] == ["rework", "startup", "hang", "data_quality"]
     # Loss is all but productive and evaluation.
-    assert told(e)["rework"].says.startswith("42% of the loss")
+    assert told(e)["rework"].says.startswith("42 % of the loss")
 
 
 def test_rework_with_saves_too_far_apart_says_what_the_advised_interval_would_have_kept() -> None:
@@ -147,7 +147,7 @@ def test_startup_says_where_it_went() -> None:
     phases = {"startup": {"init": 9_000.0, "restart": 36_000.0, "launch": 7_200.0, "warmup": 100.0}}
     e = evidence({"startup": 52_300.0}, phases_gpu_s=phases, incidents=(replace(CRASH, restart_gpu_s=36_000.0),))
     finding = told(e)["startup"]
-    assert finding.says == "100% of the loss is startup: 14.5 GPU-hours, of it 10.0 GPU-hours after interruptions."
+    assert finding.says == "100 % of the loss is startup: 14.5 GPU-hours, of it 10.0 GPU-hours after interruptions."
     assert finding.evidence == "Most of it: restart 10.0 GPU-hours, init 2.5 GPU-hours, launch 2.0 GPU-hours."
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goodput_analytics.line import NOTHING, Life, base_step, fates, kept_until, last_durable
+from goodput_analytics.line import BEYOND, NOTHING, Life, base_step, fates, last_durable
 
 
 def life(
@@ -20,14 +20,21 @@ def life(
 
 
 def until(*lives: Life, aborted: bool = False, reported: bool = True) -> list[int | None]:
-    return kept_until(lives, aborted=aborted, reported=reported)
+    """The last step that each life keeps."""
+    kept: dict[int, int] = {}
+    for f in fates(lives, aborted=aborted, reported=reported):
+        if f.kept and f.to_step < BEYOND:
+            kept[f.attempt] = f.to_step
+    return [kept.get(one.attempt) for one in lives]
 
 
 def charged(*lives: Life, aborted: bool = False, reported: bool = True) -> list[tuple[int, int, int, int]]:
-    """(attempt, after_step, to_step, charged attempt) of what is thrown away, in order."""
+    """(attempt, after_step, to_step, charged attempt) of the steps that are thrown away, in order."""
     found = fates(lives, aborted=aborted, reported=reported)
     return sorted(
-        (f.attempt, f.after_step, f.to_step, f.charged_attempt) for f in found if f.charged_attempt is not None
+        (f.attempt, f.after_step, f.to_step, f.charged_attempt)
+        for f in found
+        if f.charged_attempt is not None and f.to_step < BEYOND
     )
 
 
@@ -78,6 +85,7 @@ def test_a_failed_run_is_where_its_last_checkpoint_is() -> None:
     # It resumed and saved nothing since: back to what it resumed from.
     lives = life(0, 0, 100, durable=90), life(1, 80, 95)
     assert until(*lives, aborted=True) == [80, None]
+    assert charged(*lives, aborted=True) == [(0, 80, 100, 0), (1, 80, 95, 1)]
 
 
 def test_a_failed_run_that_reported_no_checkpoint_keeps_its_steps() -> None:
@@ -97,8 +105,20 @@ def test_attempts_without_a_step_are_not_charged() -> None:
 
 def test_a_rollback_is_charged_to_the_life_it_ended() -> None:
     lives = life(0, 0, 50), life(0, 30, 80, life=1)
-    found = [f for f in fates(lives, aborted=False, reported=True) if not f.kept]
+    found = [f for f in fates(lives, aborted=False, reported=True) if not f.kept and f.to_step < BEYOND]
     assert [(f.life, f.after_step, f.to_step, f.charged_life) for f in found] == [(0, 30, 50, 0)]
+
+
+def test_what_is_said_of_a_step_whose_event_is_missing_shares_the_fate_of_those_around_it() -> None:
+    """An evaluation after step 51, of which the life's own events know nothing."""
+
+    def beyond(*lives: Life) -> list[bool]:
+        return [f.kept for f in fates(lives, aborted=False, reported=True) if f.to_step == BEYOND]
+
+    assert beyond(life(0, 0, 50)) == [True]
+    assert beyond(life(0, 0, 50), life(1, 60, 80)) == [True, True]
+    assert beyond(life(0, 0, 50), life(1, 50, 80)) == [False, True]
+    assert beyond(life(0, 0, 50), life(1, 40, 80)) == [False, True]
 
 
 def test_the_last_durable_checkpoint() -> None:
