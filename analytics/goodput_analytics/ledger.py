@@ -6,12 +6,11 @@ over few things: processes (`attempts`) and lives (`line`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import duckdb
-import pyarrow as pa
 
 from goodput_analytics.attempts import PartFacts, align, group_attempts, split_launches
 from goodput_analytics.errors import LedgerError, UnknownRun
@@ -22,6 +21,22 @@ from goodput_analytics.settings import Settings
 FOREVER_NS = 1 << 62
 OPEN_SEQ = (1 << 63) - 1
 SECOND_LAUNCH = "~"
+MEMBER_COLUMNS = {
+    "source_id": "INTEGER",
+    "part": "BIGINT",
+    "source": "VARCHAR",
+    "from_seq": "BIGINT",
+    "to_seq": "BIGINT",
+    "rank": "BIGINT",
+    "world_size": "BIGINT",
+    "node": "VARCHAR",
+    "devices": "BIGINT",
+    "grp": "VARCHAR",
+    "job": "VARCHAR",
+    "process_ns": "BIGINT",
+    "told_ns": "BIGINT",
+}
+"""The fields of a process that the relations read, and their types."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,23 +164,10 @@ def _set_run(con: duckdb.DuckDBPyConnection, run: str, run_id: int) -> None:
 def _set_members(con: duckdb.DuckDBPyConnection, attempts: Sequence[Sequence[PartFacts]]) -> None:
     """Write which process belongs to which attempt."""
     numbered = [(number, part) for number, members in enumerate(attempts) for part in members]
-    columns = {
-        "attempt": pa.array([number for number, _ in numbered], pa.int64()),
-        "source_id": pa.array([part.source_id for _, part in numbered], pa.int32()),
-        "part": pa.array([part.part for _, part in numbered], pa.int64()),
-        "source": pa.array([part.source for _, part in numbered], pa.string()),
-        "from_seq": pa.array([part.from_seq for _, part in numbered], pa.int64()),
-        "to_seq": pa.array([part.to_seq for _, part in numbered], pa.int64()),
-        "rank": pa.array([part.rank for _, part in numbered], pa.int64()),
-        "world_size": pa.array([part.world_size for _, part in numbered], pa.int64()),
-        "node": pa.array([part.node for _, part in numbered], pa.string()),
-        "devices": pa.array([part.devices for _, part in numbered], pa.int64()),
-        "grp": pa.array([part.grp for _, part in numbered], pa.string()),
-        "job": pa.array([part.job for _, part in numbered], pa.string()),
-        "process_ns": pa.array([part.process_ns for _, part in numbered], pa.int64()),
-        "told_ns": pa.array([part.told_ns for _, part in numbered], pa.int64()),
-    }
-    _land(con, "gp_members", pa.table(columns))
+    columns: dict[str, tuple[str, list[Any]]] = {"attempt": ("BIGINT", [number for number, _ in numbered])}
+    for name, kind in MEMBER_COLUMNS.items():
+        columns[name] = (kind, [getattr(part, name) for _, part in numbered])
+    _land(con, "gp_members", columns)
 
 
 def _set_jobs(con: duckdb.DuckDBPyConnection, launches: Sequence[Sequence[Sequence[PartFacts]]], launch: int) -> None:
@@ -175,14 +177,15 @@ def _set_jobs(con: duckdb.DuckDBPyConnection, launches: Sequence[Sequence[Sequen
         for part in (part for members in attempts for part in members):
             if part.job is not None:
                 jobs[part.job] = jobs.get(part.job, False) or number == launch
-    table = {"job": pa.array(list(jobs), pa.string()), "own": pa.array(list(jobs.values()), pa.bool_())}
-    _land(con, "gp_job_names", pa.table(table))
+    _land(con, "gp_job_names", {"job": ("VARCHAR", list(jobs)), "own": ("BOOLEAN", list(jobs.values()))})
 
 
-def _land(con: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
-    con.register("gp_handed_in", table)
-    con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT * FROM gp_handed_in")
-    con.unregister("gp_handed_in")
+def _land(con: duckdb.DuckDBPyConnection, name: str, columns: Mapping[str, tuple[str, list[Any]]]) -> None:
+    """Write a small table, given its columns as (type, values). (Lists are bound as parameters: nothing else needs to
+    be imported for that.)"""
+    wanted = ", ".join(f"unnest(${column}::{kind}[]) AS {column}" for column, (kind, _) in columns.items())
+    bound = {column: values for column, (_, values) in columns.items()}
+    con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT {wanted}", bound)
 
 
 def _align(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:
@@ -216,8 +219,7 @@ def _number(
     """Number the attempts of one launch in order of start, and leave the others out."""
     found = {(members[0].source_id, members[0].part): number for number, members in enumerate(groups)}
     order = [found[members[0].source_id, members[0].part] for members in attempts]
-    table = {"found": pa.array(order, pa.int64()), "attempt": pa.array(range(len(order)), pa.int64())}
-    _land(con, "gp_numbers", pa.table(table))
+    _land(con, "gp_numbers", {"found": ("BIGINT", order), "attempt": ("BIGINT", list(range(len(order))))})
     if order == list(range(len(groups))):
         return
     for relation in ("gp_members", "gp_segments", "gp_clocks"):
@@ -326,18 +328,9 @@ def _from_nothing(row: dict[str, Any]) -> bool:
     return bool(row["every"] and not row["resumes"] and (first is None or first - row["first_c"] <= 0))
 
 
-def _fates_table(decided: Sequence[Fate]) -> pa.Table:
-    return pa.table(
-        {
-            "attempt": pa.array([f.attempt for f in decided], pa.int64()),
-            "life": pa.array([f.life for f in decided], pa.int64()),
-            "after_step": pa.array([f.after_step for f in decided], pa.int64()),
-            "to_step": pa.array([f.to_step for f in decided], pa.int64()),
-            "kept": pa.array([f.kept for f in decided], pa.bool_()),
-            "charged_attempt": pa.array([f.charged_attempt for f in decided], pa.int64()),
-            "charged_life": pa.array([f.charged_life for f in decided], pa.int64()),
-        }
-    )
+def _fates_table(decided: Sequence[Fate]) -> dict[str, tuple[str, list[Any]]]:
+    kinds = {f.name: "BOOLEAN" if f.name == "kept" else "BIGINT" for f in fields(Fate)}
+    return {name: (kind, [getattr(fate, name) for fate in decided]) for name, kind in kinds.items()}
 
 
 def _check_balance(con: duckdb.DuckDBPyConnection) -> None:

@@ -4,12 +4,14 @@
 -- Grain:   one row per rank and step of a touched window.
 -- Columns: gap_ns   less what any rank's span covers of it
 --          busy_ns  less what the rank's own spans cover inside the step
+-- Algorithm: covers exclude one another, so what they take of an interval is what they take up to its end, less what they
+--            take up to its beginning: a running sum, looked up twice.
 CREATE OR REPLACE TEMP TABLE gp_touched_measures AS
 WITH touched AS (
     SELECT attempt, life, step FROM gp_touched_windows
     UNION SELECT w.attempt, w.life, w.step FROM gp_windows w JOIN gp_limits l ON l.attempt = w.attempt AND l.late
 ),
-own_steps AS (
+own_steps AS MATERIALIZED (
     SELECT
         g.attempt, g.life, r.step, r.source_id, r.seq, g.rank, g.grp,
         r.start_ns - k.offset_ns AS start_ns, r.end_ns - k.offset_ns AS end_ns,
@@ -23,19 +25,36 @@ own_steps AS (
     JOIN gp_limits l ON l.attempt = g.attempt
     WHERE r.end_ns - k.offset_ns <= l.until_ns
 ),
+covered AS (
+    SELECT attempt, start_ns, end_ns,
+        sum(end_ns - start_ns) OVER (PARTITION BY attempt ORDER BY start_ns) - (end_ns - start_ns) AS before_ns
+    FROM gp_covers WHERE NOT restart
+),
+own_covered AS (
+    SELECT attempt, source_id, begin_ns AS start_ns, end_ns,
+        sum(end_ns - begin_ns) OVER (PARTITION BY attempt, source_id ORDER BY begin_ns) - (end_ns - begin_ns) AS before_ns
+    FROM gp_own_spans
+),
+gaps AS (
+    SELECT attempt, source_id, seq, start_ns - gap_ns AS from_ns, start_ns AS to_ns FROM own_steps
+    WHERE gap_ns > 0 AND attempt IN (SELECT attempt FROM covered)
+),
 gap_cover AS (
-    SELECT o.source_id, o.seq,
-        sum(least(c.end_ns, o.start_ns) - greatest(c.start_ns, o.start_ns - o.gap_ns))::BIGINT AS cover_ns
-    FROM own_steps o JOIN gp_covers c
-        ON c.attempt = o.attempt AND c.start_ns < o.start_ns AND c.end_ns > o.start_ns - o.gap_ns
-    WHERE o.gap_ns > 0 AND NOT c.restart
-    GROUP BY o.source_id, o.seq
+    SELECT g.source_id, g.seq,
+        (coalesce(t.before_ns + least(g.to_ns, t.end_ns) - t.start_ns, 0)
+            - coalesce(f.before_ns + least(g.from_ns, f.end_ns) - f.start_ns, 0))::BIGINT AS cover_ns
+    FROM gaps g
+    ASOF LEFT JOIN covered t ON t.attempt = g.attempt AND g.to_ns >= t.start_ns
+    ASOF LEFT JOIN covered f ON f.attempt = g.attempt AND g.from_ns >= f.start_ns
 ),
 own_cover AS (
-    SELECT o.source_id, o.seq, sum(least(s.end_ns, o.end_ns) - greatest(s.begin_ns, o.start_ns))::BIGINT AS cover_ns
-    FROM own_steps o JOIN gp_own_spans s
-        ON s.attempt = o.attempt AND s.source_id = o.source_id AND s.begin_ns < o.end_ns AND s.end_ns > o.start_ns
-    GROUP BY o.source_id, o.seq
+    SELECT o.source_id, o.seq,
+        (coalesce(t.before_ns + least(o.end_ns, t.end_ns) - t.start_ns, 0)
+            - coalesce(f.before_ns + least(o.start_ns, f.end_ns) - f.start_ns, 0))::BIGINT AS cover_ns
+    FROM own_steps o
+    ASOF LEFT JOIN own_covered t ON t.attempt = o.attempt AND t.source_id = o.source_id AND o.end_ns >= t.start_ns
+    ASOF LEFT JOIN own_covered f ON f.attempt = o.attempt AND f.source_id = o.source_id AND o.start_ns >= f.start_ns
+    WHERE o.busy_ns IS NOT NULL
 )
 SELECT
     o.attempt, o.life, o.step, o.rank, o.grp,
