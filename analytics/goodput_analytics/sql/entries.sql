@@ -30,5 +30,5 @@ SELECT attempt, life, step, category, phase, start_ns, end_ns, attempt,
 FROM gp_span_entries
 UNION ALL
 SELECT attempt, life, step, category, phase, start_ns, end_ns, attempt, 'tail',
-    CASE WHEN unfinished THEN attempt END, CASE WHEN unfinished THEN life END, NULL
+    charged_attempt, charged_life, NULL
 FROM gp_tail_entries

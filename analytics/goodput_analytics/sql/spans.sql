@@ -7,9 +7,9 @@
 --          step, async, ok    ok is NULL while no end came
 --          closed             its end came, before the attempt's end
 --          open               still open when the attempt ended
---          after_ns           the end told by the rank itself, unclipped; NULL for none
 --          blocking_end_ns    where it ceased to block: the start of a step that every rank began and ended inside it
--- Algorithm: begin and end are paired by id within the source. An end that never came is made up for by the start of
+-- Algorithm: begin and end are paired by name and id within the source. An end that never came, or came after the
+--            attempt's end, is made up for by the start of
 --            the source's next step, or the end of the step around it, or its stop, or the attempt's end.
 CREATE OR REPLACE TEMP TABLE gp_spans AS
 WITH told AS (
@@ -17,15 +17,15 @@ WITH told AS (
         lead(kind) OVER same AS next_kind, lead(ts_ns) OVER same AS next_ns,
         lead(step) OVER same AS next_step, lead(flag) OVER same AS next_ok
     FROM gp_events WHERE kind IN ('begin', 'end')
-    WINDOW same AS (PARTITION BY source_id, part, detail ORDER BY seq)
+    WINDOW same AS (PARTITION BY source_id, part, word, detail ORDER BY seq)
 ),
 begun AS (
     SELECT
         row_number() OVER () AS span_id,
         t.attempt, t.source_id, t.part, t.rank, t.seq, t.word AS name, t.ts_ns AS begin_ns, t.flag AS async, t.category,
-        coalesce(t.step, CASE WHEN t.next_kind = 'end' THEN t.next_step END) AS step,
-        CASE WHEN t.next_kind = 'end' THEN greatest(t.next_ns, t.ts_ns) END AS told_end_ns,
-        CASE WHEN t.next_kind = 'end' THEN t.next_ok END AS told_ok,
+        coalesce(t.step, CASE WHEN t.next_kind = 'end' AND t.next_ns <= a.end_ns THEN t.next_step END) AS step,
+        CASE WHEN t.next_kind = 'end' AND t.next_ns <= a.end_ns THEN greatest(t.next_ns, t.ts_ns) END AS told_end_ns,
+        CASE WHEN t.next_kind = 'end' AND t.next_ns <= a.end_ns THEN t.next_ok END AS told_ok,
         CASE WHEN t.next_kind = 'end' THEN t.next_ns < t.ts_ns ELSE false END AS backwards,
         a.end_ns AS attempt_end_ns
     FROM told t JOIN gp_attempts a USING (attempt)
@@ -59,11 +59,9 @@ ended AS (
 ),
 clipped AS (
     SELECT * EXCLUDE (told_end_ns, told_ok, attempt_end_ns, found_end_ns),
-        told_end_ns AS after_ns,
-        CASE WHEN told_end_ns <= attempt_end_ns THEN told_ok END AS ok,
-        coalesce(told_end_ns <= attempt_end_ns, false) AS closed,
-        CASE WHEN told_end_ns IS NULL THEN coalesce(found_end_ns >= attempt_end_ns, true)
-            ELSE told_end_ns > attempt_end_ns END AS open,
+        told_ok AS ok,
+        told_end_ns IS NOT NULL AS closed,
+        told_end_ns IS NULL AND coalesce(found_end_ns >= attempt_end_ns, true) AS open,
         least(coalesce(found_end_ns, attempt_end_ns), attempt_end_ns) AS end_ns,
         CASE
             WHEN name = 'checkpoint' THEN 1

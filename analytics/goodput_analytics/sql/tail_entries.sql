@@ -1,7 +1,8 @@
 -- Purpose: the time between an attempt's last step and its end.
--- Inputs:  gp_tails, gp_attempts, gp_covers, gp_last_lives
+-- Inputs:  gp_tails, gp_attempts, gp_covers, gp_last_lives, gp_fates
 -- Grain:   one row per entry: exclusive intervals.
--- Columns: category, phase; start_ns, end_ns; charged_…  the unfinished step of an abort
+-- Columns: category, phase; start_ns, end_ns; charged_…  whose end pays: the unfinished step of an abort, an evaluation
+--          of a thrown-away step
 -- Algorithm: up to the last mark what no span covers is unattributed. From there to the end: beyond the limit a hang;
 --            within it the open activity's: at an abort an unfinished step is rework, in a live attempt still productive.
 CREATE OR REPLACE TEMP TABLE gp_tail_entries AS
@@ -23,7 +24,7 @@ holes AS (
     SELECT e.attempt, e.steps_end_ns, coalesce((SELECT min(c.start_ns) FROM covers c WHERE c.attempt = e.attempt), e.declared_ns)
     FROM ends e
 ),
-stills AS (
+judged AS (
     SELECT *,
         CASE
             WHEN outcome = 'finished' THEN CASE WHEN hung AND last_stop_bad THEN 'hang' ELSE 'unattributed' END
@@ -33,9 +34,16 @@ stills AS (
             ELSE coalesce(open_category, 'rework')
         END AS category
     FROM ends WHERE end_ns > declared_ns
+),
+stills AS (
+    SELECT j.* REPLACE (CASE WHEN f.attempt IS NOT NULL THEN 'rework' ELSE j.category END AS category),
+        f.charged_attempt, f.charged_life, f.attempt IS NOT NULL AS thrown
+    FROM judged j LEFT JOIN gp_fates f ON j.category = 'evaluation' AND j.activity = 'evaluation' AND NOT f.kept
+        AND f.attempt = j.attempt AND f.life = j.life AND coalesce(j.open_step, j.step) > f.after_step
+        AND coalesce(j.open_step, j.step) <= f.to_step
 )
 SELECT attempt, NULL::BIGINT AS life, NULL::BIGINT AS step, 'unattributed' AS category, NULL::VARCHAR AS phase,
-    start_ns, end_ns, false AS unfinished
+    start_ns, end_ns, NULL::BIGINT AS charged_attempt, NULL::BIGINT AS charged_life
 FROM holes WHERE end_ns > start_ns
 UNION ALL
 SELECT attempt, life, step, category,
@@ -43,5 +51,7 @@ SELECT attempt, life, step, category,
         WHEN category = 'hang' THEN activity
         WHEN outcome <> 'finished' AND NOT hung AND category IN ('unattributed', 'startup') THEN activity
     END,
-    declared_ns, end_ns, outcome = 'aborted' AND category = 'rework'
+    declared_ns, end_ns,
+    CASE WHEN thrown THEN charged_attempt WHEN outcome = 'aborted' AND category = 'rework' THEN attempt END,
+    CASE WHEN thrown THEN charged_life WHEN outcome = 'aborted' AND category = 'rework' THEN life END
 FROM stills

@@ -5,7 +5,7 @@
 --          mark_ns    the last proof of progress: the end of a step, the beginning or end of a span, a progress event,
 --                     a heartbeat whose step had advanced
 --          still_ns   from there to the end
---          activity   the innermost open span's name, else 'step'; open_category  that span's category
+--          activity   the innermost open span's name, else 'step'; open_category, open_step  that span's
 --          limit_ns   beyond which the stillness is a hang; hung  whether it is
 --          declared_ns  up to here declared spans keep their time: the last mark; in a finished attempt its end
 --          paused     every rank's last heartbeat said that it was between steps
@@ -64,7 +64,7 @@ between AS (
 still AS (
     SELECT e.attempt, e.first_step_ns, e.steps_end_ns, e.last_c,
         greatest(e.steps_end_ns, coalesce(m.mark_ns, e.steps_end_ns)) AS mark_ns,
-        i.name AS span, i.category AS span_category, t.typical_ns AS span_typical_ns,
+        i.name AS span, i.category AS span_category, i.step AS span_step, t.typical_ns AS span_typical_ns,
         coalesce(l.typical_ns, r.typical_ns, 0) AS step_typical_ns,
         coalesce(b.ranks >= a.ranks, false) AS paused,
         a.end_ns, a.outcome, coalesce(a.last_stop_bad, false) AS last_stop_bad
@@ -87,7 +87,8 @@ judged AS (
         END AS limit_ns
     FROM still
 )
-SELECT attempt, first_step_ns, steps_end_ns, mark_ns, still_ns, activity, span_category AS open_category, limit_ns,
+SELECT attempt, first_step_ns, steps_end_ns, mark_ns, still_ns, activity, span_category AS open_category,
+    span_step AS open_step, limit_ns,
     still_ns > limit_ns AS hung, paused,
     CASE WHEN outcome = 'finished' AND NOT (still_ns > limit_ns AND last_stop_bad) THEN end_ns ELSE mark_ns END
         AS declared_ns
