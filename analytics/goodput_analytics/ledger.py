@@ -258,7 +258,7 @@ def _leave_out_zombies(con: duckdb.DuckDBPyConnection, values: dict[str, object]
 
 def _measure(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:
     """How late each rank was, in every step."""
-    for name in ("touched_measures", "gap_attempts", "grouped_attempts", "measures", "lateness"):
+    for name in ("touched_steps", "touched_measures", "gap_attempts", "grouped_attempts", "measures", "lateness"):
         run_sql(con, name, values)
     if con.execute("SELECT count(*) FROM gp_grouped_attempts").fetchall()[0][0]:
         run_sql(con, "lateness_grouped", values)

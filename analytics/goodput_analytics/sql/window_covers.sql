@@ -15,9 +15,9 @@ lasts AS (SELECT attempt, max(idx) AS idx FROM gp_window_times GROUP BY attempt)
 rows_of AS (
     SELECT c.*, unnest(range(f.idx, coalesce(t.idx, l.idx) + 1)) AS idx
     FROM gp_covers c
-    JOIN lasts l ON l.attempt = c.attempt
     ASOF JOIN ends f ON f.attempt = c.attempt AND c.start_ns < f.end_ns
     ASOF LEFT JOIN ends t ON t.attempt = c.attempt AND c.end_ns <= t.end_ns
+    JOIN lasts l ON l.attempt = c.attempt
 )
 SELECT w.attempt, w.idx, greatest(c.start_ns, w.begin_ns) AS start_ns, least(c.end_ns, w.end_ns) AS end_ns,
     c.name, c.category, c.step, c.restart
