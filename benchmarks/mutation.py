@@ -199,9 +199,9 @@ def share(pool: list[Mutant], choose: int) -> tuple[list[Mutant], dict[str, int]
 
 
 def all_cases(choose: int) -> Iterator[Case]:
-    """The battery; to choose another one, the scenarios and then many made-up lives."""
-    yield from map(scenario_case, SCENARIOS)
+    """The battery, those in which most happens first; to choose another, the scenarios and then many made-up lives."""
     if choose:
+        yield from map(scenario_case, SCENARIOS)
         for seed in range(choose):
             yield wild_case(seed, None)
             if seed % 3 == 0:
@@ -211,6 +211,7 @@ def all_cases(choose: int) -> Iterator[Case]:
         yield wild_case(seed, None)
     for seed, later_s in LOOK_SEEDS:
         yield wild_case(seed, later_s)
+    yield from map(scenario_case, SCENARIOS)
 
 
 def scenario_case(scenario: Scenario) -> Case:
