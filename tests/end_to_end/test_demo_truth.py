@@ -24,7 +24,7 @@ from goodput_collector.demo.sabotage import (
     join_stage,
 )
 from goodput_collector.demo.truth import Act, RankLogs, Record, Witnessed, Worker
-from goodput_collector.demo.watch import GRACE_S, Coroner
+from goodput_collector.demo.watch import GRACE_S, Coroner, Watch
 
 S = 10**9
 
@@ -106,6 +106,67 @@ def test_a_rank_logs_what_it_did_and_sleeps_where_it_was_told_to(tmp_path: Path)
 def test_a_script_on_its_own_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(DIR_VARIABLE, raising=False)
     assert isinstance(join_stage(0), QuietStage)
+
+
+class Children:
+    """What torchrun has started: real processes, that the test begins and ends."""
+
+    def __init__(self) -> None:
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def begin(self, **environment: str) -> subprocess.Popen[bytes]:
+        code = "import time; time.sleep(60)"
+        self.processes.append(subprocess.Popen([sys.executable, "-c", code], env=environment))
+        return self.processes[-1]
+
+    def end(self, *processes: subprocess.Popen[bytes]) -> None:
+        for process in processes:
+            process.kill()
+            process.wait()
+            self.processes.remove(process)
+
+    def children(self) -> set[int]:
+        return {process.pid for process in self.processes}
+
+
+@pytest.fixture
+def children() -> Iterator[Children]:
+    started = Children()
+    yield started
+    started.end(*started.processes)
+
+
+def test_only_a_child_with_a_rank_is_a_worker(children: Children) -> None:
+    now_ns = 0
+    watch = Watch(children, clock_ns=lambda: now_ns)  # type: ignore[arg-type]
+    helper = children.begin()
+    watch.look()
+    assert (watch.workers, watch.attempt) == ({}, -1)
+    now_ns = 1
+    first = [children.begin(RANK=str(rank)) for rank in (0, 1)]
+    watch.look()
+    assert [(w.pid, w.rank, w.attempt, w.seen_ns) for w in watch.workers.values()] == [
+        (process.pid, rank, 0, 1) for rank, process in enumerate(first)
+    ]
+    children.end(helper, *first)
+    assert {w.pid for w in watch.look()} == {process.pid for process in first}
+    children.begin()
+    again = children.begin(RANK="0")
+    watch.look()
+    assert watch.attempt == 1
+    assert [w.pid for w in watch.alive()] == [again.pid]
+
+
+def test_a_worker_counts_from_when_it_was_first_seen(children: Children, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_ns = 5
+    ranks: list[int | None] = [None, 3]
+    monkeypatch.setattr("goodput_collector.demo.watch.process_rank", lambda _: ranks.pop(0))
+    watch = Watch(children, clock_ns=lambda: now_ns)  # type: ignore[arg-type]
+    children.begin()
+    watch.look()
+    now_ns = 9
+    watch.look()
+    assert [(w.seen_ns, w.rank) for w in watch.workers.values()] == [(5, 3)]
 
 
 def spool_file(spool: Path, source: str, pid: int, *events: dict[str, object]) -> None:

@@ -42,7 +42,7 @@ class Launch:
         return self._process.poll()
 
     def children(self) -> set[int]:
-        """The worker processes that exist now, zombies included."""
+        """The child processes that exist now, zombies included: the workers, and what torchrun starts beside them."""
         found = _children(self._process.pid)
         for pid in found - self._seen.keys():
             self._seen[pid] = _started_ticks(pid)
@@ -89,6 +89,16 @@ def process_state(pid: int) -> str | None:
     return fields[0] if fields else None
 
 
+def process_rank(pid: int) -> int | None:
+    """The rank that torchrun gave a process in its environment; None for one that is no worker, or not yet."""
+    try:
+        entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    found = next((entry.removeprefix(b"RANK=") for entry in entries if entry.startswith(b"RANK=")), b"")
+    return int(found) if found.isdigit() else None
+
+
 def exit_status(pid: int) -> int | None:
     """The wait status of a zombie that its parent has not taken yet; None where it cannot be known."""
     fields = _stat(pid)
@@ -131,7 +141,9 @@ def _command(home: Path, plan: Plan) -> list[str]:
 
 def _environment(home: Path) -> dict[str, str]:
     roots = {str(Path(str(package.__file__)).parents[1]): None for package in (goodput, goodput_collector)}
-    ours = {name: value for name, value in os.environ.items() if not name.startswith(("GOODPUT_", "TORCHELASTIC_"))}
+    # What tells a worker from others here must not come from around: this may itself run inside a training job.
+    foreign = ("GOODPUT_", "TORCHELASTIC_")
+    ours = {name: value for name, value in os.environ.items() if name != "RANK" and not name.startswith(foreign)}
     return ours | {
         DIR_VARIABLE: str(home),
         PARENT_VARIABLE: str(os.getpid()),

@@ -95,7 +95,6 @@ def _train(home: Path, plan: Plan, console: Console) -> Record:
                 coroner.report(watch.look())
                 for line in logs.read_new():
                     record.witnessed.append(line)
-                    watch.learn_rank(line)
                     injector.hear(line)
                 injector.act()
                 coroner.write(time.time_ns())

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from goodput_collector.demo.launcher import Launch, exit_status, process_state
-from goodput_collector.demo.truth import Witnessed, Worker
+from goodput_collector.demo.launcher import Launch, exit_status, process_rank, process_state
+from goodput_collector.demo.truth import Worker
 
 # A process that raised has said so within this time after its death was seen; then its silence counts.
 GRACE_S = 0.15
@@ -24,6 +24,7 @@ class Watch:
         self._launch = launch
         self._clock_ns = clock_ns
         self.workers: dict[int, Worker] = {}
+        self._first_seen_ns: dict[int, int] = {}
 
     @property
     def attempt(self) -> int:
@@ -47,18 +48,18 @@ class Watch:
                 elif status is not None:
                     worker.exit_code = os.waitstatus_to_exitcode(status)
                 gone.append(worker)
-        newcomers = present - self.workers.keys()
-        if newcomers:
+        self._first_seen_ns = {pid: self._first_seen_ns.get(pid, now_ns) for pid in present - self.workers.keys()}
+        # torchrun has children that are no workers, for some milliseconds: only one with a rank counts. A worker that
+        # has not begun its own program yet has none; it counts from when it was first seen.
+        ranks = {pid: process_rank(pid) for pid in sorted(self._first_seen_ns)}
+        if any(rank is not None for rank in ranks.values()):
             # torchrun starts nobody before all of the life before have gone.
             attempt = self.attempt + (0 if self.alive() else 1)
-            for pid in sorted(newcomers):
-                self.workers[pid] = Worker(pid=pid, attempt=attempt, seen_ns=now_ns)
+            for pid, rank in ranks.items():
+                if rank is not None:
+                    seen_ns = self._first_seen_ns.pop(pid)
+                    self.workers[pid] = Worker(pid=pid, attempt=attempt, seen_ns=seen_ns, rank=rank)
         return gone
-
-    def learn_rank(self, line: Witnessed) -> None:
-        """Takes a worker's rank from what it logged."""
-        if line.pid in self.workers:
-            self.workers[line.pid].rank = line.rank
 
     def alive(self) -> list[Worker]:
         """Who has not gone."""
