@@ -15,22 +15,19 @@ WITH begun AS (
         max(last_end_ns) OVER (PARTITION BY attempt ORDER BY life, step ROWS UNBOUNDED PRECEDING) AS end_ns,
         max(last_end_ns) OVER (PARTITION BY attempt ORDER BY life, step
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS end_before_ns,
-        lag(first_end_ns) OVER own AS first_end_before_ns
+        lag(first_end_ns) OVER own AS first_end_before_ns,
+        first_value(first_start_ns) OVER own AS attempt_start_ns
     FROM gp_windows
     WINDOW own AS (PARTITION BY attempt ORDER BY life, step)
-),
-first_starts AS (
-    SELECT attempt, first_start_ns AS start_ns FROM gp_windows
-    QUALIFY row_number() OVER (PARTITION BY attempt ORDER BY life, step) = 1
 )
 SELECT
     b.attempt, b.life, b.idx, b.step,
-    coalesce(b.end_before_ns, least(f.start_ns, b.end_ns)) AS begin_ns,
+    coalesce(b.end_before_ns, least(b.attempt_start_ns, b.end_ns)) AS begin_ns,
     b.end_ns,
-    least(greatest(b.first_start_ns, coalesce(b.end_before_ns, f.start_ns)), b.end_ns) AS start_ns,
+    least(greatest(b.first_start_ns, coalesce(b.end_before_ns, b.attempt_start_ns)), b.end_ns) AS start_ns,
     least(coalesce(b.first_end_before_ns, b.first_start_ns), b.first_start_ns) AS reach_ns,
     greatest(b.told_c, coalesce(b.step - b.step_before, b.told_c)) AS c,
     greatest(coalesce(b.step - b.step_before, 0) - b.told_c, 0) AS missing,
     b.data_ns, b.ranks, b.busy_ranks, b.applied,
     b.life > 0 AND b.step_before IS NULL AND b.idx > 0 AS new_life
-FROM begun b JOIN first_starts f USING (attempt)
+FROM begun b
