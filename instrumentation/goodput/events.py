@@ -47,11 +47,12 @@ _STEP_BUSY = _STEP[:-2] + b',"busy_ns":%d}\n'
 _STEP_DATA_BUSY = _STEP_DATA[:-2] + b',"busy_ns":%d}\n'
 
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_encode_text = json.JSONEncoder(separators=(",", ":"), allow_nan=False, ensure_ascii=False).encode
 
 
 def format_event(kind: Kind, seq: int, ts_ns: int, fields: Mapping[str, Field] | None = None) -> bytes:
     """One line, newline included, that leaves `run` and `source` to carry over. Plain ASCII, so valid UTF-8."""
-    return (_encode({"kind": kind.value, "seq": seq, "ts_ns": ts_ns, **(fields or {})}) + "\n").encode("ascii")
+    return (_ascii({"kind": kind.value, "seq": seq, "ts_ns": ts_ns, **(fields or {})}) + "\n").encode("ascii")
 
 
 def format_step(
@@ -94,4 +95,18 @@ def format_step(
 
 def naming_prefix(run: str, source: str) -> bytes:
     """What stands for the `{` of a file's first line, so that the line names its run and source."""
-    return f'{{"run":{_encode(run)},"source":{_encode(source)},'.encode("ascii")
+    return f'{{"run":{_ascii(run)},"source":{_ascii(source)},'.encode("ascii")
+
+
+def readable_text(text: str) -> str:
+    """The text with U+FFFD for each lone surrogate: bytes that were no UTF-8 come in as such, and no JSON has them."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _ascii(value: object) -> str:
+    """JSON in plain ASCII, readable to the strictest reader."""
+    text = _encode(value)
+    if "\\ud" not in text:
+        return text
+    # A lone surrogate or half of a pair; names in objects may hold one too, so the whole is cleaned.
+    return _encode(json.loads(readable_text(_encode_text(value))))

@@ -13,6 +13,7 @@ from goodput.events import Field, Kind, StopReason, format_event
 from goodput.feed import Feed, feed
 from goodput.guard import Guard
 from goodput.memory import Memory
+from goodput.names import Names
 from goodput.outcome import Outcome, outcome_of
 from goodput.outlet import Outlet
 from goodput.spans import OpenSpan, SpanContext
@@ -37,6 +38,7 @@ class LiveRecorder:
         "_clock",
         "_handled",
         "_memory",
+        "_names",
         "_outlet",
         "_seq",
         "_span_ids",
@@ -59,6 +61,7 @@ class LiveRecorder:
         self._clock = clock
         self._memory = memory
         self._handled = id(sys.exc_info()[1])
+        self._names = Names(run, source)
         self._outlet = Outlet(memory, guard)
         self._seq = counter()
         self._span_ids = counter()
@@ -70,6 +73,7 @@ class LiveRecorder:
             memory=memory,
             seq=self._seq,
             outlet=self._outlet,
+            names=self._names,
             on_start=self._goes_on,
             on_error=self.left_by,
             failed=self._failed,
@@ -242,8 +246,7 @@ class LiveRecorder:
 
     def event(self, kind: Kind, fields: dict[str, Field], ts_ns: int | None = None) -> bool:
         """Hand over an event that the recorder itself has to say, after the end too. False when it had no room."""
-        line = format_event(kind, next(self._seq), self._clock.now_ns() if ts_ns is None else ts_ns, fields)
-        return self._outlet.emit_last(line)
+        return self._outlet.emit_last(self._line(kind, fields, ts_ns))
 
     def phase(self) -> tuple[str, int]:
         """What the loop is doing, and since when, as a heartbeat tells it. From any thread."""
@@ -259,7 +262,11 @@ class LiveRecorder:
         return ("step", steps.started_ns) if own is None else ("waiting", own)
 
     def _event(self, kind: Kind, fields: dict[str, Field] | None = None, ts_ns: int | None = None) -> None:
-        self._outlet.emit(format_event(kind, next(self._seq), self._clock.now_ns() if ts_ns is None else ts_ns, fields))
+        self._outlet.emit(self._line(kind, fields, ts_ns))
+
+    def _line(self, kind: Kind, fields: dict[str, Field] | None, ts_ns: int | None) -> bytes:
+        seq = next(self._seq)
+        return self._names.put(seq, format_event(kind, seq, self._clock.now_ns() if ts_ns is None else ts_ns, fields))
 
     def _announce(self, outcome: Outcome) -> None:
         if self.ended_ns is not None:

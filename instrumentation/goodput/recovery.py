@@ -104,9 +104,9 @@ def _complete(directory: Path, info: SourceInfo, remains: Remains, owner_uid: in
         if before == 0 or size == 0:
             # The file has not got its names yet, or only some bytes of them; or it was shipped and removed, and
             # the first part of a line with it.
-            if before and not rest.startswith(b'{"kind":'):
+            if before and not rest.startswith((prefix, b'{"kind":')):
                 rest = rest[rest.find(b"\n") + 1 :]
-            stream = prefix + rest[1:] if rest else b""
+            stream = prefix + rest[1:] if rest and not rest.startswith(prefix) else rest
             written = min(size, len(stream))
         else:
             # What the file has beyond the cursor was written after the cursor was last kept.
@@ -114,30 +114,30 @@ def _complete(directory: Path, info: SourceInfo, remains: Remains, owner_uid: in
             written = min(max(size - before, 0), len(rest))
         stream = stream[written:]
         known = _tail(fd, size) + stream
-        closing = _closing_events(info, remains, known)
-        if closing and size == 0 and not stream:
-            closing = prefix + closing[1:]
+        closing = b"".join(prefix + line[1:] for line in _closing_events(info, remains, known))
         _write_all(fd, stream + closing)
     finally:
         os.close(fd)
     return stream.count(b"\n") + closing.count(b"\n")
 
 
-def _closing_events(info: SourceInfo, remains: Remains, known: bytes) -> bytes:
+def _closing_events(info: SourceInfo, remains: Remains, known: bytes) -> list[bytes]:
     """The step that waited to be joined with the next ones, and the `stop` that an exception had announced."""
-    added = b""
+    added: list[bytes] = []
     if remains.pending is not None and not re.search(rb'"seq":%d[,}]' % remains.pending[0], known):
-        added += format_step(*remains.pending)
+        added.append(format_step(*remains.pending))
     if remains.outcome is not None and b'"kind":"stop"' not in known:
         fields = json.loads(remains.outcome)
-        everything = known + added
+        everything = known + b"".join(added)
         seq = max((int(found) for found in _SEQ.findall(everything)), default=-1) + 1
         last_ns = max((int(found) for found in _TS.findall(everything)), default=0)
-        added += format_event(
-            Kind.STOP,
-            seq,
-            max(int(fields["ts_ns"]), last_ns),
-            stop_fields(StopReason(fields["reason"]), fields["detail"]),
+        added.append(
+            format_event(
+                Kind.STOP,
+                seq,
+                max(int(fields["ts_ns"]), last_ns),
+                stop_fields(StopReason(fields["reason"]), fields["detail"]),
+            )
         )
     return added
 

@@ -12,7 +12,7 @@ from goodput.attempt import Agreement
 from goodput.clock import Clock
 from goodput.directory import default_spool_directory, prepare_directory, tmpfs_directory
 from goodput.environment import Environment, read_environment
-from goodput.events import VERSION, Field, Kind
+from goodput.events import VERSION, Field, Kind, readable_text
 from goodput.guard import Guard, warn_once
 from goodput.identity import Identity, identify
 from goodput.liveness import LivenessLock, SourceInfo
@@ -61,7 +61,7 @@ def start(
             return NoopRecorder()
         return _begin(
             environment,
-            run=name[:_NAME_MAX_CHARS],
+            run=readable_text(name)[:_NAME_MAX_CHARS],
             job=job,
             labels={**environment.labels, **_texts(labels)},
             spool=Path(spool or environment.spool or default_spool_directory()).absolute(),

@@ -10,6 +10,7 @@ from types import TracebackType
 from goodput.clock import Clock
 from goodput.events import format_step
 from goodput.memory import Memory, PendingStep
+from goodput.names import Names
 from goodput.outlet import Outlet
 
 COALESCE_BELOW_NS = 50_000_000
@@ -58,6 +59,7 @@ class Steps:
         "_mark_step",
         "_memory",
         "_monotonic_ns",
+        "_names",
         "_noted",
         "_offset_ns",
         "_on_error",
@@ -86,6 +88,7 @@ class Steps:
         memory: Memory,
         seq: counter[int],
         outlet: Outlet,
+        names: Names,
         on_start: Callable[[], None],
         on_error: Callable[[BaseException], None],
         failed: Callable[[str, BaseException, int], None],
@@ -97,6 +100,7 @@ class Steps:
         self._memory = memory
         self._seq = seq
         self._outlet = outlet
+        self._names = names
         self._on_start = on_start
         self._on_error = on_error
         self._failed = failed
@@ -186,7 +190,10 @@ class Steps:
             else:
                 if self._pending:
                     self.flush()
-                line = format_step(next(self._seq), step, start, end, data, busy, self._count, loss, lr, self.applied)
+                seq = next(self._seq)
+                line = format_step(seq, step, start, end, data, busy, self._count, loss, lr, self.applied)
+                if seq >= self._names.due_seq:
+                    line = self._names.put(seq, line)
                 try:
                     self._outlet.write(line)
                 except ValueError:
@@ -264,8 +271,7 @@ class Steps:
             turn, pending = self._pending.pop()
         except IndexError:
             return
-        self._outlet.emit(format_step(*pending))
-        self._memory.step_done(turn)
+        self._emit(turn, pending)
 
     def flush_older(self, now_ns: int) -> None:
         """Write the pending step if it began more than a second ago: the loop may have stopped."""
@@ -297,8 +303,7 @@ class Steps:
                 loss = loss if loss == loss else loss_before
                 lr = lr if lr == lr else lr_before
             else:
-                self._outlet.emit(format_step(*pending))
-                self._memory.step_done(turn)
+                self._emit(turn, pending)
         if seq < 0:
             seq = next(self._seq)
         self._turn = turn = self._turn + 1
@@ -308,6 +313,10 @@ class Steps:
         shift = self._shift
         if self._cut or end - start >= COALESCE_MAX_NS or step >> shift != (step - count) >> shift:
             self.flush()
+
+    def _emit(self, turn: int, pending: PendingStep) -> None:
+        self._outlet.emit(self._names.put(pending[0], format_step(*pending)))
+        self._memory.step_done(turn)
 
     def _pace(self, step: int, end: int) -> None:
         """Choose how many steps an event stands for, at the end of an aligned block of steps."""

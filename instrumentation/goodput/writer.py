@@ -16,7 +16,8 @@ RETRY_NS = 1_000_000_000
 class SpoolWriter:
     """The bytes of the memory, in order, become the bytes of the spool files.
 
-    A file is the stream itself, but for its first byte, which the naming prefix replaces. So the size of a file tells
+    A file is the stream itself, but for the first byte of a line that does not name its run and source where a file
+    begins: the naming prefix replaces it. So the size of a file tells
     how much of the stream it took, and a reader that finds the process dead goes on at the very byte, wherever the
     kill fell: `Cursor` says which byte of the stream stood at which size of the file.
 
@@ -98,18 +99,20 @@ class SpoolWriter:
             return False
 
     def heartbeat(self, line: bytes, now_ns: int) -> None:
-        """Write a heartbeat, a source of its own that bypasses the memory. Errors are counted, never raised."""
+        """Write a heartbeat, a source of its own that bypasses the memory; each names its run and source. Errors are
+        counted, never raised."""
         try:
-            if self._over_cap(len(line), now_ns):
-                return
             file = self._heartbeats
-            if file.is_open and (file.vanished() or file.size_bytes + len(line) > self.file_max_bytes):
+            named = file.prefix + line[1:]
+            if self._over_cap(len(named), now_ns):
+                return
+            if file.is_open and (file.vanished() or file.size_bytes + len(named) > self.file_max_bytes):
                 file.close()
             if not file.is_open:
                 prepare_directory(self._directory)
                 file.create()
-                line = line[1:]
-            self._used_bytes += file.write(line)
+                named = line[1:]
+            self._used_bytes += file.write(named)
         except Exception as error:
             self._guard.caught("heartbeat could not be written", error)
 
@@ -138,8 +141,9 @@ class SpoolWriter:
             prepare_directory(self._directory)
             self._note()
             file.create()
-            chunk = chunk[1:]
-            self._offset += 1
+            passed = len(file.prefix) if chunk.startswith(file.prefix) else 1
+            chunk = chunk[passed:]
+            self._offset += passed
             self._at_line_start = False
             self._note()
         taken = file.write(chunk)
