@@ -5,12 +5,14 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import threading
 from types import TracebackType
 
 from goodput.events import StopReason
 from goodput.recorder import LiveRecorder
 
 _watched: list[LiveRecorder] = []
+_changing = threading.Lock()
 _installed = False
 _previous = sys.excepthook
 
@@ -18,10 +20,13 @@ _previous = sys.excepthook
 def watch(recorder: LiveRecorder) -> None:
     """Tell this recorder how the process ends."""
     global _installed, _previous
-    # Of those that ended only the latest is still asked for something: when that was.
-    ended = [known for known in _watched if not known.active]
-    _watched[:] = [known for known in _watched if known.active] + sorted(ended, key=_end_ns)[-1:] + [recorder]
-    if not _installed:
+    with _changing:
+        # Of those that ended only the latest is still asked for something: when that was.
+        active = [known for known in _watched if known.active]
+        ended = [known for known in _watched if known not in active]
+        _watched[:] = active + sorted(ended, key=_end_ns)[-1:] + [recorder]
+        if _installed:
+            return
         _installed = True
         atexit.register(_at_exit)
         os.register_at_fork(after_in_child=_in_child)
@@ -44,19 +49,51 @@ def _end_ns(recorder: LiveRecorder) -> int:
 
 
 def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    for recorder in list(_watched):
-        if recorder.active:
-            recorder.left_by(error)
-            recorder.stop(StopReason.EXCEPTION)
+    if not _at_prompt():
+        _stop_all(StopReason.EXCEPTION, error)
     _previous(kind, error, trace)
 
 
+def _ended_by() -> BaseException | None:
+    """The exception that ends this process, where a hook put in place of ours kept it from us; None for none.
+
+    The interpreter keeps an uncaught exception before it calls the hook, whichever that is. Consoles and test runners
+    keep there what they caught, which ends nothing: what left the outermost frame was caught by nobody. At a prompt
+    each line is an outermost frame, and the process goes on.
+    """
+    error: object = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    trace: object = getattr(sys, "last_traceback", None)
+    if not isinstance(error, BaseException) or not isinstance(trace, TracebackType):
+        return None
+    return None if trace.tb_frame.f_back is not None or _at_prompt() else error
+
+
+def _at_prompt() -> bool:
+    """A person types: each line is an outermost frame, and the process goes on after an exception."""
+    return bool(sys.flags.interactive) or hasattr(sys, "ps1")
+
+
 def _at_exit() -> None:
-    for recorder in list(_watched):
-        recorder.stop(StopReason.EXITED)
+    _stop_all(StopReason.EXITED, _ended_by())
+
+
+def _stop_all(reason: StopReason, error: BaseException | None) -> None:
+    recorders = [recorder for recorder in list(_watched) if recorder.active]
+    for recorder in recorders:
+        if error is not None and recorder.outcome is None:
+            recorder.left_by(error)
+        # All of them first: they write at the same time, and one whose disk stands does not keep the others.
+        recorder.stop(reason, wait=False)
+    patient = True
+    for recorder in recorders:
+        # Each that comes to its end shows that the disk still takes something; one that does not is waited for once.
+        patient = recorder.wait_closed(patient) and patient
 
 
 def _in_child() -> None:
+    global _changing
+    # Another thread of the parent may have held it.
+    _changing = threading.Lock()
     for recorder in _watched:
         recorder.abandon()
     _watched.clear()

@@ -208,7 +208,7 @@ class LiveRecorder:
         except Exception as ours:
             self.guard.caught("exception could not be recorded", ours)
 
-    def stop(self, reason: StopReason) -> None:
+    def stop(self, reason: StopReason, *, wait: bool = True) -> None:
         """Say the end, once, and wait a short while for the disk. An announced outcome outranks `reason`."""
         if self.ended_ns is not None:
             return
@@ -227,8 +227,18 @@ class LiveRecorder:
                     self.event(Kind.END, {"span": span.name, "id": str(span.id), "ok": False}, outcome.ts_ns)
             if self._worker is not None:
                 self._worker.stop(outcome)
+                if wait:
+                    self._worker.wait_closed()
         except Exception as error:
             self.guard.caught("stop could not be recorded", error)
+
+    def wait_closed(self, patient: bool = True) -> bool:
+        """Wait for the end of a record that was stopped without waiting; False when the disk was slower."""
+        try:
+            return self._worker is None or self._worker.wait_closed(patient)
+        except Exception as error:
+            self.guard.caught("stop could not be recorded", error)
+            return False
 
     def abandon(self) -> None:
         """In a forked child: the memory and the files are the parent's, and so is the record."""

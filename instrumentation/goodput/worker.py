@@ -69,16 +69,24 @@ class Worker:
         self._thread = thread
 
     def stop(self, outcome: Outcome) -> None:
-        """Write the `stop` and all that is left, waiting for the disk at most `CLOSE_LIMIT_S`."""
+        """Have the `stop` and all that is left written."""
         self._outcome = outcome
-        self._wake.set()
         thread = self._thread
-        if thread is None or not thread.is_alive():
+        alive = thread is not None and thread.is_alive()
+        self._wake.set()
+        if not alive:
             self.close()
-        elif thread is not threading.current_thread():
-            thread.join(CLOSE_LIMIT_S)
-            if thread.is_alive():
-                self._guard.caught("disk did not take the end of the record in time", None)
+
+    def wait_closed(self, patient: bool = True) -> bool:
+        """Wait for that, at most `CLOSE_LIMIT_S`, or not at all without patience. False when the disk was slower."""
+        thread = self._thread
+        if thread is None or thread is threading.current_thread():
+            return True
+        thread.join(CLOSE_LIMIT_S if patient else 0.0)
+        if thread.is_alive():
+            self._guard.caught("disk did not take the end of the record in time", None)
+            return False
+        return True
 
     def tick(self) -> None:
         """One round. Errors are counted, never raised."""
