@@ -7,6 +7,11 @@ from enum import StrEnum
 
 TIME_LIMIT_NS = 2**62
 COUNT_LIMIT = 2**53
+# Beyond these a number is a mistake, and its products with times would no longer fit.
+MOST_STEPS_PER_EVENT = 10**9
+MOST_RANKS = 10**7
+MOST_DEVICES_PER_RANK = 10**6
+MOST_GPUS = 10**9
 
 
 class FieldType(StrEnum):
@@ -75,10 +80,10 @@ _KINDS = (
             _integer("restart_count"),
             _integer("rank", required=True),
             _integer("local_rank"),
-            _integer("world_size", required=True, low=1),
+            _integer("world_size", required=True, low=1, high=MOST_RANKS + 1),
             _text("node"),
             _integer("pid"),
-            _integer("devices", low=1),
+            _integer("devices", low=1, high=MOST_DEVICES_PER_RANK + 1),
             _text("device_kind"),
             _time("process_start_ns"),
             _text("group", column="grp"),
@@ -89,7 +94,11 @@ _KINDS = (
     ),
     Kind(
         name="joined",
-        fields=(_text("attempt_token", required=True), _integer("rank"), _integer("world_size", low=1)),
+        fields=(
+            _text("attempt_token", required=True),
+            _integer("rank"),
+            _integer("world_size", low=1, high=MOST_RANKS + 1),
+        ),
     ),
     Kind(name="resume", fields=(_integer("step"),)),
     Kind(
@@ -100,7 +109,7 @@ _KINDS = (
             _time("end_ns", required=True),
             _time("data_ns"),
             _time("busy_ns"),
-            _integer("count", low=1),
+            _integer("count", low=1, high=MOST_STEPS_PER_EVENT + 1),
             _other("applied", FieldType.FLAG),
             _other("loss", FieldType.NUMBER),
             _other("lr", FieldType.NUMBER),
@@ -146,7 +155,7 @@ _KINDS = (
         needs_run=False,
         fields=(
             _text("job", required=True),
-            _integer("gpus", required=True),
+            _integer("gpus", required=True, high=MOST_GPUS + 1),
             _time("submit_ns"),
             _time("start_ns", required=True),
             _time("end_ns"),

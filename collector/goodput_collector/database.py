@@ -14,6 +14,8 @@ import duckdb
 from goodput_collector.errors import DatabaseError, DatabaseLockedError
 
 MEMORY = ":memory:"
+# What stands at byte 8 of every DuckDB file.
+_MAGIC, _MAGIC_AT_BYTES = b"DUCK", 8
 
 
 @cache
@@ -32,7 +34,8 @@ def open_database(path: str | PathLike[str], read_only: bool = False) -> duckdb.
     if name != MEMORY:
         _check_place(Path(name), read_only)
     try:
-        con = duckdb.connect(name, read_only=read_only)
+        # In full, because "md:x" or "pg:x" would be taken for a kind of database instead of a file's name.
+        con = duckdb.connect(name if name == MEMORY else str(Path(name).absolute()), read_only=read_only)
     except duckdb.Error as error:
         raise _told(name, error) from error
     try:
@@ -62,6 +65,20 @@ def _check_place(path: Path, read_only: bool) -> None:
         raise DatabaseError(
             f"The folder {path.parent} does not exist; create it or name another place for the database."
         )
+    _check_content(path)
+
+
+def _check_content(path: Path) -> None:
+    """Refuses what is no DuckDB file: for a name such as `x.jsonl` DuckDB would open it as a table in memory."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_MAGIC_AT_BYTES + len(_MAGIC))
+    except OSError:
+        return  # there is none yet, or DuckDB tells why it cannot be opened
+    if not head:
+        raise DatabaseError(f"{path} is an empty file, not a DuckDB database; remove it or name another file.")
+    if head[_MAGIC_AT_BYTES:] != _MAGIC:
+        raise DatabaseError(f"{path} is not a DuckDB database; name another file with --db.")
 
 
 def _told(name: str, error: duckdb.Error) -> DatabaseError:

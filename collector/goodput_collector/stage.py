@@ -74,12 +74,12 @@ class Stage:
         if self._lacking and self._plain:
             self._reject(
                 "SELECT pos, CASE WHEN source IS NULL THEN 'no_source' ELSE 'no_run' END FROM plain "
-                "WHERE source IS NULL OR run IS NULL"
+                "WHERE source IS NULL OR run IS NULL OR run = ''"
             )
         self.kinds = [kind for kind in KINDS.values() if kind.name in odd_kinds or (kind is _STEP and self._plain)]
         names = [f"SELECT run, source FROM odd_{name} WHERE fault IS NULL" for name in odd_kinds]
         if self._plain:
-            names.append("SELECT DISTINCT run, source FROM plain WHERE run IS NOT NULL AND source IS NOT NULL")
+            names.append("SELECT DISTINCT run, source FROM plain WHERE run <> '' AND source IS NOT NULL")
         if not names:
             con.execute("CREATE OR REPLACE TEMP TABLE keys (pos BIGINT, run_id INTEGER, source_id INTEGER, seq BIGINT)")
             return

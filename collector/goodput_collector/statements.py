@@ -15,10 +15,11 @@ _COUNT = r"(?:0|[1-9][0-9]{0,14})"
 _NUMBER = r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,25})?(?:[eE][+-]?[0-9]{1,2})?"
 _PLAIN_FIELD = (
     '(?:"kind": ?"step"'
-    r'|"(?:run|source)": ?"[^"\\\x00-\x1f]*"'
+    r'|"run": ?"[^"\\\x00-\x1f]+"'
+    r'|"source": ?"[^"\\\x00-\x1f]*"'
     f'|"(?:seq|step)": ?{_COUNT}'
     f'|"(?:ts_ns|start_ns|end_ns|data_ns|busy_ns)": ?{_WHOLE}'
-    '|"count": ?[1-9][0-9]{0,14}'
+    '|"count": ?[1-9][0-9]{0,8}'
     '|"applied": ?(?:true|false)'
     f'|"(?:loss|lr)": ?{_NUMBER})'
 )
@@ -85,7 +86,7 @@ def odd_events(kind: Kind) -> str:
     typed = ", ".join(f"gp_{field.type}({_quoted(field.name)}) AS {_quoted(field.column)}" for field in fields)
     faults = ", ".join(_fault(field) for field in fields)
     missing = " OR ".join(f"{_quoted(field.name)} IS NULL" for field in fields if field.required)
-    no_run = "WHEN h.run IS NULL THEN 'no_run'" if kind.needs_run else ""
+    no_run = f"WHEN h.run = ''{' OR h.run IS NULL' if kind.needs_run else ''} THEN 'no_run'"
     return (
         f"CREATE OR REPLACE TEMP TABLE odd_{kind.name} AS "
         f"SELECT o.pos AS pos, h.run AS run, h.source AS source, {typed}, coalesce({faults}, "

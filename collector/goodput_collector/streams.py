@@ -21,6 +21,7 @@ SLICE_BYTES = 64 * 2**20
 _PRINT_HEAD_BYTES = 64 * 2**10
 _PRINT_TAIL_BYTES = 4 * 2**10
 _BLOCK_BYTES = 2**20
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # what some editors put before the first line of UTF-8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +98,8 @@ class StreamReader:
 
     def slices(self, slice_bytes: int = SLICE_BYTES) -> Iterator[Slice]:
         """All that has come since, in slices of about `slice_bytes`; at least one, if only to tell the end."""
+        if self._at == 0 and self._head.startswith(_BYTE_ORDER_MARK):
+            self._at, self._tail = len(_BYTE_ORDER_MARK), _BYTE_ORDER_MARK
         want_bytes = slice_bytes
         while True:
             data = self._read_at(self._at, want_bytes)

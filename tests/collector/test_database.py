@@ -46,18 +46,38 @@ def test_what_is_no_database_of_ours_is_refused(tmp_path: Path, file: Path) -> N
     text, foreign = tmp_path / "text.txt", tmp_path / "foreign.duckdb"
     text.write_bytes(b"not a database at all " * 1000)
     duckdb.connect(str(foreign)).close()
+    # DuckDB would open a file of this name as a table, beside an empty database in memory.
+    events, empty = tmp_path / "events.jsonl", tmp_path / "empty.jsonl"
+    events.write_bytes(file.read_bytes())
+    empty.touch()
     for path, read_only, says in (
         (tmp_path, False, "directory"),
         (tmp_path / "none.duckdb", True, "no database"),
         (tmp_path / "none" / "g.duckdb", False, "folder"),
         (text, False, "not a DuckDB database"),
         (text, True, "not a DuckDB database"),
+        (events, False, "not a DuckDB database"),
+        (events, True, "not a DuckDB database"),
+        (empty, False, "empty file, not a DuckDB database"),
+        (empty, True, "empty file, not a DuckDB database"),
         (foreign, True, "without Goodput's tables"),
     ):
         with pytest.raises(DatabaseError, match=says) as told:
             open_database(path, read_only=read_only)
         assert "\n" not in str(told.value)
     assert text.read_bytes() == b"not a database at all " * 1000
+    assert events.read_bytes() == file.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["new.jsonl", "md:x", "new.csv"])
+def test_a_new_database_may_have_any_name(
+    name: str, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert [ingest_files(name, [file]).new, ingest_files(name, [file]).new] == [1, 0]
+    con = open_database(name, read_only=True)
+    assert con.execute("SELECT count(*) FROM ev_step").fetchall() == [(1,)]
+    con.close()
 
 
 def test_what_is_no_event_file_is_refused_before_anything_is_loaded(tmp_path: Path, file: Path) -> None:

@@ -96,6 +96,9 @@ def test_optional_fields_may_be_left_out_and_required_ones_may_not(kind: str) ->
         ("data_ns", None, None),
         ("count", 0, "out_of_range"),
         ("count", 1, None),
+        ("count", 10**9, None),
+        ("count", 10**9 + 1, "out_of_range"),
+        ("count", 2**53 - 1, "out_of_range"),
         ("applied", 1, "wrong_type"),
         ("applied", "true", "wrong_type"),
         ("loss", 3, None),
@@ -110,6 +113,7 @@ def test_optional_fields_may_be_left_out_and_required_ones_may_not(kind: str) ->
         ("source", ["s"], "wrong_type"),
         ("source", None, "no_source"),
         ("run", None, "no_run"),
+        ("run", "", "no_run"),
         ("something_new", {"a": 1}, None),
     ],
 )
@@ -122,6 +126,35 @@ def test_values_are_taken_for_what_they_are(field: str, value: Any, reason: str 
     if reason is None and field in KINDS["step"].fields:
         names = ["run", "source", "seq", "ts_ns", *(f.column for f in KINDS["step"].fields)]
         assert found["step"][0][names.index(field)] == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "most"),
+    [
+        ("start", "world_size", 10**7),
+        ("start", "devices", 10**6),
+        ("joined", "world_size", 10**7),
+        ("step", "count", 10**9),
+        ("allocation", "gpus", 10**9),
+        ("durable", "step", 2**53 - 1),
+    ],
+)
+def test_numbers_have_a_most(kind: str, field: str, most: int) -> None:
+    event = {"kind": kind, "run": "r", "source": "s", "seq": 0, "ts_ns": T0_NS, **FULL[kind]}
+    _, found = land([line({**event, field: most}) + b"\n"])
+    assert (len(found[kind]), rejected(found)) == (1, [])
+    _, found = land([line({**event, field: most + 1}) + b"\n"])
+    assert (len(found[kind]), rejected(found)) == (0, ["out_of_range"])
+
+
+def test_a_run_without_a_name_is_no_run() -> None:
+    held = {"kind": "allocation", "run": "", "source": "slurm", "seq": 0, "ts_ns": 1, "job": "j", "gpus": 8}
+    unnamed = [step(0, run=""), step(1, None, None), {"kind": "progress", "seq": 2, "ts_ns": T0_NS}]
+    lines = [*unnamed, {**held, "start_ns": 1}, step(3, run="r")]
+    _, found = land([b"\n".join(map(line, lines)) + b"\n"])
+    assert rejected(found) == ["no_run"] * 4
+    assert found["names"] == [("r",), ("s0",)]
+    assert [row[:3] for row in found["step"]] == [("r", "s0", 3)]
 
 
 @pytest.mark.parametrize(
@@ -285,6 +318,21 @@ def test_another_file_under_the_same_name_is_read_from_its_beginning(tmp_path: P
     con.close()
     file.write_bytes(line(step(0, "other")) + b"\n")  # shorter than what was read
     assert ingest_files(db, [file]).duplicates == 1
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path, suffix: str) -> None:
+    file, db = tmp_path / f"e.jsonl{suffix}", tmp_path / "g.duckdb"
+    write = (lambda data: file.write_bytes(gzip.compress(data))) if suffix else file.write_bytes
+    content = b"\xef\xbb\xbf" + line(step(0)) + b"\n"
+    for whole, new in ((content[:3], 0), (content, 1), (content, 0), (content + line(step(1)) + b"\nx\n", 1)):
+        write(whole)
+        summary = ingest_files(db, [file])
+        assert (summary.new, summary.duplicates) == (new, 0)
+    con = open_database(db, read_only=True)
+    kept = con.execute("SELECT offset_bytes, head FROM rejected").fetchall()
+    con.close()
+    assert kept == [(len(whole) - 2, b"x")]
 
 
 def test_a_copy_under_another_name_counts_duplicates() -> None:
