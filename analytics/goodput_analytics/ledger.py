@@ -329,7 +329,7 @@ def _from_nothing(row: dict[str, Any]) -> bool:
 
 
 def _fates_table(decided: Sequence[Fate]) -> dict[str, tuple[str, list[Any]]]:
-    kinds = {f.name: "BOOLEAN" if f.name == "kept" else "BIGINT" for f in fields(Fate)}
+    kinds = {f.name: "BOOLEAN" if f.name in ("kept", "lowest") else "BIGINT" for f in fields(Fate)}
     return {name: (kind, [getattr(fate, name) for fate in decided]) for name, kind in kinds.items()}
 
 

@@ -41,6 +41,7 @@ class Fate:
 
     Attributes:
         kept: whether the present state descends from them.
+        lowest: the life's first range: what an event claims of steps before its life began counts to it too.
         charged_attempt, charged_life: for steps thrown away: the life whose end is charged with them.
     """
 
@@ -49,6 +50,7 @@ class Fate:
     after_step: int
     to_step: int
     kept: bool
+    lowest: bool
     charged_attempt: int | None
     charged_life: int | None
 
@@ -152,7 +154,7 @@ def fates(lives: Sequence[Life], *, aborted: bool, reported: bool) -> list[Fate]
                 break
             if lives[later].base < high:
                 cut = max(low, lives[later].base)
-                found.append(_fate(life, cut, high, lives[with_steps]))
+                found.append(_fate(life, cut, high, _payer(lives, with_steps, later, own_end)))
                 high = cut
             if lives[later].last_step is not None:
                 with_steps = later
@@ -171,10 +173,16 @@ def _beyond(lives: Sequence[Life], i: int, bound: int | None, own_end: dict[int,
     with_steps = i
     for later in range(i + 1, len(lives)):
         if lives[later].base <= last_step:
-            return _fate(life, last_step, BEYOND, lives[with_steps])
+            return _fate(life, last_step, BEYOND, _payer(lives, with_steps, later, own_end))
         if lives[later].last_step is not None:
             with_steps = later
     return _fate(life, last_step, BEYOND, lives[own_end[life.attempt]])
+
+
+def _payer(lives: Sequence[Life], with_steps: int, later: int, own_end: dict[int, int]) -> Life:
+    """The life whose end pays when life `later` resumes below: a rollback's, or the last one of its attempt."""
+    life = lives[with_steps]
+    return life if life.attempt == lives[later].attempt else lives[own_end[life.attempt]]
 
 
 def _last_of_attempt(lives: Sequence[Life]) -> dict[int, int]:
@@ -188,6 +196,7 @@ def _fate(life: Life, after_step: int, to_step: int, charged: Life | None) -> Fa
         after_step=after_step,
         to_step=to_step,
         kept=charged is None,
+        lowest=after_step == life.base,
         charged_attempt=None if charged is None else charged.attempt,
         charged_life=None if charged is None else charged.life,
     )

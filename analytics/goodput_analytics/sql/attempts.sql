@@ -61,7 +61,7 @@ last_events AS (
 joined AS (
     SELECT
         c.*, j.job, coalesce('job ' || j.job, 'attempt ' || c.attempt::VARCHAR) AS job_key,
-        (d.devices + greatest(c.world_size - d.reported, 0) * d.most)::BIGINT AS gpus,
+        least(d.devices + greatest(c.world_size - d.reported, 0)::HUGEINT * d.most, 9007199254740992)::BIGINT AS gpus,
         e.last_ns AS last_event_ns, f.first_step_ns, f.last_step_ns
     FROM counted c JOIN driven d USING (attempt) LEFT JOIN jobs j USING (attempt)
     LEFT JOIN last_events e USING (attempt) LEFT JOIN first_steps f USING (attempt)

@@ -4,11 +4,11 @@
 -- Columns: steps        how many of the window's c; before  how many of them precede
 --          data_ns …    this portion's share of the window's parts; warm-up and hang are not divided
 --          from_ns      where the portion begins, counted in the window's net time
--- Algorithm: in proportion to the steps: floor(part * upto / c) - floor(part * before / c), so that shares add up.
+-- Algorithm: what an event claims of steps before its life began counts to the life's first fate. In proportion to the steps: floor(part * upto / c) - floor(part * before / c), so that shares add up.
 CREATE OR REPLACE TEMP TABLE gp_portions AS
 WITH cut AS (
     SELECT w.*, f.kept, f.charged_attempt, f.charged_life,
-        greatest(f.after_step - (w.step - w.c), 0) AS before,
+        CASE WHEN f.lowest THEN 0 ELSE greatest(f.after_step - (w.step - w.c), 0) END AS before,
         least(f.to_step, w.step) - (w.step - w.c) AS upto
     FROM gp_window_parts w
     JOIN gp_fates f ON f.attempt = w.attempt AND f.life = w.life

@@ -83,7 +83,8 @@ judged AS (
         coalesce(span, 'step') AS activity,
         CASE
             WHEN span IS NOT NULL THEN greatest($span_floor_ns, 3 * coalesce(span_typical_ns, 0))
-            ELSE greatest($hang_floor_ns, 3 * step_typical_ns) + (last_c - 1) * step_typical_ns
+            ELSE least(greatest($hang_floor_ns, 3 * step_typical_ns) + (last_c - 1)::HUGEINT * step_typical_ns,
+                9223372036854775807)::BIGINT
         END AS limit_ns
     FROM still
 )

@@ -30,7 +30,7 @@ next_typical AS (
 ),
 warm AS (
     SELECT n.*,
-        CASE WHEN n.idx = 0 THEN greatest(n.net_ns - n.c * coalesce(t.typical_ns, r.typical_ns, n.net_ns), 0) ELSE 0 END
+        CASE WHEN n.idx = 0 THEN greatest(n.net_ns - n.c::HUGEINT * coalesce(t.typical_ns, r.typical_ns, n.net_ns), 0)::BIGINT ELSE 0 END
             AS warmup_ns
     FROM net n LEFT JOIN next_typical t ON t.attempt = n.attempt AND n.idx = 0 CROSS JOIN run_typical r
 ),
@@ -63,7 +63,7 @@ around AS (
 ),
 suspects AS (
     SELECT * FROM around
-    WHERE rest_ns > $hang_floor_ns AND (alone OR rest_ns > (c - 1) * least_ns + 3 * least_ns)
+    WHERE rest_ns > $hang_floor_ns AND (alone OR rest_ns > (c + 2)::HUGEINT * least_ns)
 ),
 typicals AS (
     SELECT s.attempt, s.idx, middle_ns(quantile_disc(r.rest_ns // r.c, [0.5, 0.5000000001])) AS typical_ns
@@ -76,9 +76,9 @@ run_rest AS (
     WHERE idx > 0 AND EXISTS (SELECT 1 FROM suspects)
 ),
 hangs AS (
-    SELECT s.attempt, s.idx, s.rest_ns - s.c * coalesce(t.typical_ns, r.typical_ns) AS hang_ns
+    SELECT s.attempt, s.idx, (s.rest_ns - s.c::HUGEINT * coalesce(t.typical_ns, r.typical_ns))::BIGINT AS hang_ns
     FROM suspects s LEFT JOIN typicals t ON t.attempt = s.attempt AND t.idx = s.idx CROSS JOIN run_rest r
-    WHERE s.rest_ns > (s.c - 1) * coalesce(t.typical_ns, r.typical_ns)
+    WHERE s.rest_ns > (s.c - 1)::HUGEINT * coalesce(t.typical_ns, r.typical_ns)
         + greatest($hang_floor_ns, 3 * coalesce(t.typical_ns, r.typical_ns))
 ),
 hung AS (
@@ -89,7 +89,7 @@ straggled AS (
     SELECT *, least(greatest(coalesce(excess_ns, 0), 0), rest_ns - hang_ns) AS straggler_ns FROM hung
 ),
 overs AS (
-    SELECT *, greatest(rest_ns - hang_ns - straggler_ns - c * coalesce($expected_step_ns, rest_ns), 0) AS over_ns
+    SELECT *, greatest(rest_ns - hang_ns - straggler_ns - c::HUGEINT * coalesce($expected_step_ns, rest_ns), 0)::BIGINT AS over_ns
     FROM straggled
 )
 SELECT attempt, life, idx, step, c, missing, begin_ns, end_ns, start_ns, covered, applied, ranks, new_life,
