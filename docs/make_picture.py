@@ -17,7 +17,7 @@ import goodput_analytics
 from goodput_collector.database import open_database
 from goodput_collector.report_view import print_view, report_view
 
-WIDTH = 86
+WIDTH = 80
 PICTURE = Path(__file__).parent / "report.svg"
 
 

@@ -6,8 +6,9 @@ The command line loads this module to list its commands, so nothing heavy is imp
 from __future__ import annotations
 
 import json as json_text
-import math
+import shlex
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -15,6 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+
+from goodput_collector.contract import TIME_LIMIT_NS
+from goodput_collector.figures import NS_PER_S, counted, name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +29,7 @@ COMMANDS = typer.Typer(rich_markup_mode=None)
 
 DEFAULT_DB = Path("goodput.duckdb")
 SCHEMA = 1
-NS_PER_S = 1_000_000_000
+MOST_NAMES = 8
 
 Database = Annotated[
     Path, typer.Option("--db", envvar="GOODPUT_DB", help="The database file.", metavar="FILE", show_default=True)
@@ -64,8 +68,10 @@ def report(
     ] = None,
 ) -> None:
     """Show where the GPU time of a run went. Without RUN, list the runs."""
-    if expected_step_s is not None and not (math.isfinite(expected_step_s) and expected_step_s * NS_PER_S >= 1):
-        raise typer.BadParameter("a step takes more than 0 seconds", param_hint="--expected-step-s")
+    if expected_step_s is not None and not 1 <= expected_step_s * NS_PER_S < TIME_LIMIT_NS:
+        raise typer.BadParameter(
+            "a step takes at least a nanosecond and less than 146 years", param_hint="--expected-step-s"
+        )
     with plain_errors(db):
         import goodput_analytics
         from goodput_analytics.settings import Settings
@@ -91,7 +97,7 @@ def report(
         if json:
             _print_json(breakdown.as_json())
         else:
-            report_view.print_view(report_view.report_view(breakdown), report_view.terminal())
+            report_view.print_view(report_view.report_view(breakdown, time.time_ns()), report_view.terminal())
 
 
 @COMMANDS.command(epilog="Example: goodput demo --seconds 60 --ranks 2 --faults kill,slow_save")
@@ -157,23 +163,35 @@ def unknown_run_words(run: str, known: Sequence[str], db: Path) -> str:
         return f"{db} holds no run yet: load event files with goodput ingest FILE... --db {db}"
     nearest = get_close_matches(run, known, n=1)
     listed = [*nearest, *(name for name in known if name not in nearest)]
-    names = ", ".join(listed[:8]) + (f" and {len(listed) - 8} more" if len(listed) > 8 else "")
-    hint = f"did you mean {nearest[0]}? " if nearest else ""
-    return f"no run {run!r} in {db}; {hint}It holds: {names}"
+    hint = f"did you mean {name(nearest[0])}? It" if nearest else "it"
+    return f"no run {name(run)!r} in {db}; {hint} holds: {_names(listed)}"
 
 
 def _ingest_words(summary: IngestSummary, db: Path) -> str:
     """What came of an ingest, in a line or two."""
     rejected = sum(summary.rejected.values())
     reasons = ", ".join(f"{why} {number:,}" for why, number in sorted(summary.rejected.items()))
-    parts = [f"{summary.events:,} events read", f"{summary.new:,} new"]
+    parts = [f"{counted(summary.events, 'event')} read", f"{summary.new:,} new"]
     if summary.duplicates:
-        parts.append(f"{summary.duplicates:,} duplicates")
+        parts.append(counted(summary.duplicates, "duplicate"))
     if summary.conflicts:
         parts.append(f"{summary.conflicts:,} that came again with another content")
     if rejected:
-        parts.append(f"{rejected:,} lines rejected ({reasons})")
-    return f"{'; '.join(parts)}.\nNext: goodput report --db {db}"
+        parts.append(f"{counted(rejected, 'line')} rejected ({reasons})")
+    said = "; ".join(parts)
+    if not summary.runs:
+        return f"{said}; no run."
+    runs = f"{'run' if len(summary.runs) == 1 else 'runs'} {_names(summary.runs)}"
+    # With one run the command shows it; with several, or with a name that is hard to type, it lists them.
+    only = summary.runs[0] if len(summary.runs) == 1 else ""
+    which = f"{shlex.quote(only)} " if only and only == name(only) and not only.startswith("-") else ""
+    return f"{said}; {runs}.\nNext: goodput report {which}--db {shlex.quote(str(db))}"
+
+
+def _names(names: Sequence[str]) -> str:
+    """The first names of a list, and how many more there are."""
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(name(one) for one in names[:MOST_NAMES]) + more
 
 
 @contextmanager

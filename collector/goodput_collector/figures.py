@@ -97,6 +97,15 @@ def counted(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+def name(text: str, most: int = 80) -> str:
+    """A name from an event file, safe to print; one longer than `most` loses its middle, for its ends tell it apart."""
+    text = plain(text)
+    if len(text) <= most:
+        return text
+    front = (most - 3) // 2
+    return f"{text[:front]}...{text[front + 3 - most :]}"
+
+
 def plain(text: str) -> str:
     """Text from an event file, made safe to print: a control character must not move the reader's cursor."""
     return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c)[0] == "C" else c for c in text)

@@ -39,7 +39,8 @@ class IngestSummary:
 
     `events` = `new` + `duplicates` (the same event again) + `conflicts` (the same source and sequence number again
     with another content: the smaller in byte order is kept). `rejected` counts lines and pieces of lines by reason;
-    an unfinished last line is among them, as `torn`, until its file goes on.
+    an unfinished last line is among them, as `torn`, until its file goes on. `runs` are those that the files hold
+    events of, new or not.
     """
 
     events: int
@@ -47,6 +48,7 @@ class IngestSummary:
     duplicates: int
     conflicts: int
     rejected: dict[str, int]
+    runs: tuple[str, ...]
     files: tuple[FileSummary, ...]
 
 
@@ -108,7 +110,16 @@ class Landing:
                 progress(min(done_bytes, total_bytes), total_bytes)
         if progress is not None:
             progress(total_bytes, total_bytes)
-        return _summary(paths, tallies)
+        return _summary(paths, tallies, self._runs(paths))
+
+    def _runs(self, paths: Sequence[Path]) -> tuple[str, ...]:
+        """The runs that these files brought events of, now or before."""
+        found = self._con.execute(
+            "SELECT DISTINCT run FROM stream_runs JOIN streams USING (stream_id) JOIN runs USING (run_id) "
+            "WHERE name IN (SELECT unnest(?)) ORDER BY run",
+            [[str(path.resolve()) for path in paths]],
+        ).fetchall()
+        return tuple(run for (run,) in found)
 
     def _groups(self, paths: Sequence[Path]) -> Iterator[list[tuple[int, Part]]]:
         """Slices of one file after another, put together up to about `slice_bytes`; of one stream never two."""
@@ -142,7 +153,7 @@ class Landing:
                 first = False
 
 
-def _summary(paths: Sequence[Path], tallies: Sequence[_Tally]) -> IngestSummary:
+def _summary(paths: Sequence[Path], tallies: Sequence[_Tally], runs: tuple[str, ...]) -> IngestSummary:
     files = tuple(
         FileSummary(
             path=str(path),
@@ -163,5 +174,6 @@ def _summary(paths: Sequence[Path], tallies: Sequence[_Tally]) -> IngestSummary:
         duplicates=sum(file.duplicates for file in files),
         conflicts=sum(file.conflicts for file in files),
         rejected=dict(sorted(rejected.items())),
+        runs=runs,
         files=files,
     )

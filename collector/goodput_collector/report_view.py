@@ -12,7 +12,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from goodput_collector.figures import GpuTime, counted, duration, moment, percent, plain
+from goodput_collector.figures import NS_PER_S, UNKNOWN, GpuTime, counted, duration, moment, name, percent, plain
 
 if TYPE_CHECKING:
     from goodput_analytics.model import Checkpoints, Incident, Quality, Report, RunSummary, Straggler
@@ -40,6 +40,7 @@ STATE_COLOURS = {
     "paused": CATEGORY_COLOURS["straggler"],
 }
 NOT_LOST = ("productive", "evaluation")
+LIVE = ("running", "hung", "paused")
 
 MAX_WIDTH = 110  # a longer line is harder to follow from the name to the figure
 WIDE = 76  # from here on the incidents' times have room
@@ -67,11 +68,15 @@ class Bar:
         yield Segment(" " * (width - len(text)))
 
 
-def report_view(report: Report) -> RenderableType:
-    """Everything that `goodput report RUN` shows, for `print_view`."""
+def report_view(report: Report, asked_ns: int | None = None) -> RenderableType:
+    """Everything that `goodput report RUN` shows, for `print_view`.
+
+    `asked_ns` is the wall clock of who asks about a report that knows no "now" but the run's last event: of a live run
+    it then shows how long ago that was, since a run that died without a word looks live until somebody's clock counts.
+    """
     unit = GpuTime.for_total(report.allocated_gpu_s)
     parts = [
-        _header(report, unit),
+        _header(report, unit, asked_ns),
         Text(),
         _breakdown(report, unit),
         *_incidents(report.incidents, unit),
@@ -101,15 +106,15 @@ class _RunTable:
         table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
         table.add_column("run", overflow="fold", min_width=12)
         table.add_column("state", no_wrap=True)
-        for name in ("GPU-hours", "goodput", "attempts"):
-            table.add_column(name, justify="right", no_wrap=True)
+        for heading in ("GPU-hours", "goodput", "attempts"):
+            table.add_column(heading, justify="right", no_wrap=True)
         if wide:
             table.add_column("last event (UTC)", no_wrap=True)
         for run in self.runs:
             table.add_row(
-                Text(plain(run.run)),
-                Text(run.state, style=STATE_COLOURS.get(run.state, "")),
-                GpuTime.hours(run.allocated_gpu_s).number(run.allocated_gpu_s),
+                Text(name(run.run)),
+                Text(run.state or UNKNOWN, style=STATE_COLOURS.get(run.state, "")),
+                GpuTime.hours(run.allocated_gpu_s or 0.0).number(run.allocated_gpu_s),
                 percent(run.goodput_ratio),
                 f"{run.attempts:,}",
                 *([moment(run.last_event_ns)] if wide else []),
@@ -118,8 +123,14 @@ class _RunTable:
 
 
 def print_view(view: RenderableType, console: Console) -> None:
-    """Print a view no wider than is good to read."""
-    console.print(view, width=min(console.width, MAX_WIDTH))
+    """Print a view no wider than is good to read; where no person watches, without blanks at the ends of lines."""
+    width = min(console.width, MAX_WIDTH)
+    if console.is_terminal:
+        console.print(view, width=width)
+        return
+    with console.capture() as captured:
+        console.print(view, width=width)
+    console.file.write("\n".join(line.rstrip(" ") for line in captured.get().split("\n")))
 
 
 def terminal() -> Console:
@@ -127,12 +138,12 @@ def terminal() -> Console:
     return Console(highlight=False, markup=False, emoji=False)
 
 
-def _header(report: Report, unit: GpuTime) -> RenderableType:
+def _header(report: Report, unit: GpuTime, asked_ns: int | None) -> RenderableType:
     top = Table.grid(expand=True, padding=(0, 2, 0, 0))
     top.add_column(overflow="fold")
     top.add_column(justify="right", no_wrap=True)
     title = Text.assemble(
-        (plain(report.run), "bold"), "  ", (report.state, f"bold {STATE_COLOURS.get(report.state, '')}")
+        (name(report.run), "bold"), "  ", (report.state, f"bold {STATE_COLOURS.get(report.state, '')}")
     )
     top.add_row(title, Text(f"as of {moment(report.as_of_ns)} UTC", style="dim"))
     lost_gpu_s = sum(gpu_s for category, gpu_s in report.gpu_s.items() if category not in NOT_LOST)
@@ -150,7 +161,14 @@ def _header(report: Report, unit: GpuTime) -> RenderableType:
         f"queue wait {duration(report.queue_wait_s)}",
         style="dim",
     )
-    return Group(top, Columns(figures, padding=(0, 3)), life)
+    return Group(top, *_silence(report, asked_ns), Columns(figures, padding=(0, 3)), life)
+
+
+def _silence(report: Report, asked_ns: int | None) -> list[RenderableType]:
+    if asked_ns is None or report.state not in LIVE or asked_ns < report.as_of_ns:
+        return []
+    age = duration((asked_ns - report.as_of_ns) / NS_PER_S)
+    return [Text(f"last event {age} ago, when asked at {moment(asked_ns)} UTC", style="bold")]
 
 
 def _breakdown(report: Report, unit: GpuTime) -> RenderableType:
@@ -174,24 +192,23 @@ def _breakdown(report: Report, unit: GpuTime) -> RenderableType:
             percent(share),
         )
         if share >= PHASES_FROM_RATIO:
-            for name, phase_gpu_s in _largest_phases(report.phases_gpu_s.get(category, {})):
+            for phase, phase_gpu_s in _largest_phases(report.phases_gpu_s.get(category, {})):
                 table.add_row(
-                    Text(f"  {plain(name)}", style="dim", overflow="ellipsis"),
+                    Text(f"  {plain(phase)}", style="dim", overflow="ellipsis"),
                     Bar(phase_gpu_s / largest, f"dim {colour}"),
                     Text(f"{unit.number(phase_gpu_s)} {unit.short}", style="dim"),
                     Text(percent(phase_gpu_s / report.allocated_gpu_s), style="dim"),
                 )
     empty = [category for category in report.gpu_s if report.gpu_s[category] <= 0]
-    if not empty:
-        return table
     if len(empty) == len(report.gpu_s):
         return Text("No GPU time was held yet.")
-    return Group(table, Text(f"nothing in {', '.join(empty)}", style="dim"))
+    notes = [*([f"nothing in {', '.join(empty)}"] if empty else []), "the longest bar is the largest category"]
+    return Group(table, *(Text(note, style="dim") for note in notes))
 
 
 def _largest_phases(phases: dict[str, float]) -> list[tuple[str, float]]:
     """The phases worth a line, largest first; what would make the list long is added up as `others`."""
-    held = sorted(((name, gpu_s) for name, gpu_s in phases.items() if gpu_s > 0), key=lambda p: (-p[1], p[0]))
+    held = sorted(((phase, gpu_s) for phase, gpu_s in phases.items() if gpu_s > 0), key=lambda p: (-p[1], p[0]))
     if len(held) <= MAX_PHASES:
         return held
     kept, rest = held[: MAX_PHASES - 1], held[MAX_PHASES - 1 :]
@@ -217,8 +234,8 @@ class _IncidentTable:
             table.add_column("ended (UTC)", no_wrap=True)
             table.add_column("found in", justify="right", no_wrap=True)
         table.add_column("lost steps", justify="right")
-        for name in ("hang", "rework", "restart", self.unit.short):
-            table.add_column(name, justify="right", no_wrap=True)
+        for heading in ("hang", "rework", "restart", self.unit.short):
+            table.add_column(heading, justify="right", no_wrap=True)
         for incident in self.incidents:
             moments = [moment(incident.abort_ns)[5:], duration(incident.detection_s)] if wide else []
             table.add_row(

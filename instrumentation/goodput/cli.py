@@ -99,6 +99,7 @@ def main(argv: Sequence[str] | None = None, sources: Iterable[CommandSource] | N
         sources: where the subcommands come from; the installed rooms when None.
     """
     args = list(sys.argv[1:] if argv is None else argv)
+    _show_what_can_be_shown()
     if args == ["--version"]:  # so that the bare install can tell its version too
         print(f"goodput {version()}")
         return 0
@@ -119,6 +120,14 @@ def main(argv: Sequence[str] | None = None, sources: Iterable[CommandSource] | N
         return EXIT_INTERRUPTED
     except Exception as error:
         return _explain(error)
+
+
+def _show_what_can_be_shown() -> None:
+    """Let a terminal that knows ASCII alone get `?` for other characters: no output may end in an error of its own."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)  # whoever replaced the stream may have taken another type
+        if reconfigure is not None:
+            reconfigure(errors="replace")
 
 
 def _explain(error: Exception) -> int:

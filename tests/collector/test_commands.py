@@ -6,6 +6,7 @@ import pty
 import select
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import made_events
@@ -46,8 +47,29 @@ def test_ingest_says_what_it_took_and_what_to_do_next(events: Path, capsys: pyte
     count = len(made_events.by_hand())
     assert main(["ingest", str(events), "--db", "run.duckdb"]) == 0
     out, err = capsys.readouterr()
-    assert out == f"{count} events read; {count} new.\nNext: goodput report --db run.duckdb\n"
+    assert out == f"{count} events read; {count} new; run by-hand.\nNext: goodput report by-hand --db run.duckdb\n"
     assert err == ""
+
+
+def test_ingest_names_the_runs_and_the_next_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def said(*runs: str, db: str = "run.duckdb") -> list[str]:
+        lines = [json.dumps({"kind": "progress", "run": r, "source": r, "seq": 0, "ts_ns": 1}) for r in runs]
+        (tmp_path / f"{len(runs)}.jsonl").write_text("".join(line + "\n" for line in lines) + "x\n")
+        assert main(["ingest", f"{len(runs)}.jsonl", "--db", db]) == 0
+        Path(db).unlink()
+        return capsys.readouterr().out.splitlines()
+
+    read = "1 event read; 1 new; 1 line rejected (not_json 1)"
+    assert said("my run", db="my file") == [
+        f"{read}; run my run.", "Next: goodput report 'my run' --db 'my file'"
+    ]  # fmt: skip
+    assert said("--json") == [f"{read}; run --json.", "Next: goodput report --db run.duckdb"]
+    long = "r" * 5000
+    assert len(said(long)[0]) < 200 and said(long)[1] == "Next: goodput report --db run.duckdb"
+    several = said(*"abcdefghij")
+    assert several[0].endswith("; runs a, b, c, d, e, f, g, h and 2 more.")
+    assert several[1] == "Next: goodput report --db run.duckdb"
+    assert said() == ["0 events read; 0 new; 1 line rejected (not_json 1); no run."]
 
 
 def test_ingest_again_takes_nothing_twice(events: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -179,7 +201,39 @@ def test_an_unknown_run_is_answered_with_those_that_exist(db: str, capsys: pytes
     assert main(["report", "by-hnd", "--db", db, "--json"]) == 1
     assert failure(capsys) == f"no run 'by-hnd' in {db}; did you mean by-hand? It holds: by-hand"
     assert main(["report", "zzz", "--db", db]) == 1
-    assert failure(capsys) == f"no run 'zzz' in {db}; It holds: by-hand"
+    assert failure(capsys) == f"no run 'zzz' in {db}; it holds: by-hand"
+    assert main(["report", "z" * 5000, "--db", db]) == 1
+    assert len(failure(capsys)) < 400
+
+
+def test_a_run_that_is_still_going_shows_how_long_it_has_said_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now_ns = time.time_ns()
+    alive = [line | {"ts_ns": now_ns - 720 * 10**9} for line in made_events.by_hand()[:1]]
+    made_events.write(tmp_path / "alive.jsonl", alive)
+    assert main(["ingest", "alive.jsonl"]) == 0
+    capsys.readouterr()
+    assert main(["report", "by-hand"]) == 0
+    assert "last event 12 min" in capsys.readouterr().out
+    assert main(["report", "by-hand", "--json"]) == 0
+    assert "last_event_ns" not in json.loads(capsys.readouterr().out)
+
+
+def test_a_terminal_that_knows_ascii_alone_gets_what_it_can_show(tmp_path: Path) -> None:
+    event = {"kind": "progress", "run": "l\u00e9a", "source": "s", "seq": 0, "ts_ns": 1}
+    (tmp_path / "e.jsonl").write_text(json.dumps(event) + "\n")
+
+    def run(*args: str) -> subprocess.CompletedProcess[bytes]:
+        plain = os.environ | {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+        command = [sys.executable, "-m", "goodput", *args, "--db", "g.duckdb"]
+        return subprocess.run(command, capture_output=True, env=plain, cwd=tmp_path, check=False)
+
+    loaded, listed, unknown = run("ingest", "e.jsonl"), run("report"), run("report", "x")
+    assert (loaded.returncode, loaded.stderr, b"1 new" in loaded.stdout) == (0, b"", True)
+    assert (listed.returncode, listed.stderr, b"l?a" in listed.stdout) == (0, b"", True)
+    assert (unknown.returncode, unknown.stderr.count(b"\n")) == (1, 1)
+    assert unknown.stderr.startswith(b"goodput: no run 'x' in g.duckdb; it holds: l")
 
 
 def test_a_missing_database_is_not_made(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -191,10 +245,13 @@ def test_a_missing_database_is_not_made(capsys: pytest.CaptureFixture[str], tmp_
 
 @pytest.mark.parametrize("command", [["report"], ["report", "x"], ["ingest", "by-hand.jsonl"]])
 def test_a_file_that_is_no_database(command: list[str], events: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = events.read_bytes()
     Path("notes.txt").write_text("these are notes\n" * 1000)
-    assert main([*command, "--db", "notes.txt"]) == 1
-    assert "notes.txt" in failure(capsys)
+    for name in ("notes.txt", "by-hand.jsonl"):
+        assert main([*command, "--db", name]) == 1
+        assert failure(capsys) == f"{name} is not a DuckDB database; name another file with --db."
     assert Path("notes.txt").read_text() == "these are notes\n" * 1000
+    assert events.read_bytes() == before
 
 
 def test_a_database_of_something_else(capsys: pytest.CaptureFixture[str]) -> None:
@@ -228,7 +285,7 @@ def test_event_files_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureF
     assert failure(capsys) == "empty is a folder without event files (*.jsonl)"
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "x"])
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "x", "1e300", "1e10"])
 def test_a_step_time_that_cannot_be(value: str, db: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "by-hand", "--db", db, "--expected-step-s", value]) == 2
     assert "--expected-step-s" in failure(capsys)

@@ -42,6 +42,7 @@ def test_fits_the_width_and_stays_plain_when_piped(report: Report, width: int) -
         text = drawn(view, width)
         assert max(cell_len(line) for line in text.splitlines()) <= width
         assert "\x1b" not in text
+        assert not re.search(" $", text, re.MULTILINE)
 
 
 def test_says_what_a_reader_looks_for_first() -> None:
@@ -49,6 +50,17 @@ def test_says_what_a_reader_looks_for_first() -> None:
     assert re.fullmatch(r"tiny  finished +as of 2026-01-01 00:02:00 UTC", top[0])
     assert top[1].split("   ") == ["goodput 70.0 %", "held 480.0 GPU-seconds", "lost 144.0", "at risk 0.0"]
     assert top[2] == "2 attempts, 1 incident, queue wait 0 s"
+
+
+@pytest.mark.parametrize("state", ["running", "hung", "paused", "finished", "failed", "lost"])
+def test_of_a_live_run_it_is_told_how_old_the_last_event_is(state: str) -> None:
+    report = replace(reports.SMALL, state=RunState(state))
+    asked_ns = report.as_of_ns + 723 * 10**9
+    lines = drawn(report_view(report, asked_ns)).splitlines()
+    told = "last event 12 min 3 s ago, when asked at 2026-01-01 00:14:03 UTC"
+    assert (lines[1] == told) == (state in ("running", "hung", "paused"))
+    assert "last event" not in drawn(report_view(report))
+    assert "last event" not in drawn(report_view(report, report.as_of_ns - 1))  # a clock that is behind tells nothing
 
 
 def test_each_category_has_its_line_with_share_and_phases_beneath() -> None:
@@ -68,6 +80,7 @@ def test_each_category_has_its_line_with_share_and_phases_beneath() -> None:
         ("data_wait", ["<0.1", "GPU-s", "<0.1", "%"]),
     ]
     assert lines[11] == ["nothing", "in", "straggler,", "evaluation,", "unattributed,", "idle"]
+    assert lines[12] == ["the", "longest", "bar", "is", "the", "largest", "category"]
 
 
 def test_many_phases_are_cut_short_and_add_up() -> None:
@@ -158,6 +171,24 @@ def test_runs_are_listed_one_a_line() -> None:
     assert lines[1].split() == ["tiny", "finished", "0.13", "70.0", "%", "2", "2026-01-01", "00:02:00"]
     assert len(lines) == 3
     assert "goodput ingest" in drawn(runs_view([]))
+
+
+def test_a_run_that_could_not_be_computed_is_listed_as_unknown() -> None:
+    broken = replace(reports.RUNS[1], state=None, allocated_gpu_s=None, goodput_ratio=None)  # type: ignore[arg-type]
+    lines = drawn(runs_view([broken, reports.RUNS[2]])).splitlines()
+    assert lines[1].split()[:5] == ["tiny", "unknown", "unknown", "unknown", "2"]
+    assert lines[2].startswith("just-started")
+
+
+def test_a_very_long_name_loses_its_middle() -> None:
+    run = "a" * 5000 + "-b"
+    for view in (
+        report_view(replace(reports.SMALL, run=run)),
+        runs_view([replace(reports.RUNS[1], run=run), reports.RUNS[2]]),
+    ):
+        assert len(drawn(view)) < len(drawn(report_view(reports.SMALL))) + 200
+        assert "..." in drawn(view)
+        assert "a-b" in "".join(drawn(view).split())
 
 
 def test_names_from_files_can_neither_style_nor_steer_the_terminal() -> None:

@@ -72,7 +72,7 @@ def _perform(home: Path, plan: Plan, console: Console, *, keep_all: bool) -> int
     lines = compare(record, report, intervals)
     _show_report(console, report)
     console.print()
-    console.print(comparison_table(lines))
+    print_view(comparison_table(lines), console)
     for reason in reasons(lines):
         console.print(f"  {reason}", style="dim", markup=False, soft_wrap=True)
     if not keep_all:
