@@ -21,12 +21,17 @@ GOODPUT_MEMORY = "GOODPUT_MEMORY"
 """Directory on tmpfs for the memory segments, default `/dev/shm`; `off` keeps them inside the process."""
 GOODPUT_HEARTBEAT_S = "GOODPUT_HEARTBEAT_S"
 """Seconds between two heartbeats, default 5; `0` sends none."""
+GOODPUT_JOB = "GOODPUT_JOB"
+"""The job, where `start` is not given one: what holds the GPUs, the same for all processes that hold them together
+and for a restart that keeps them."""
 GOODPUT_DEVICES = "GOODPUT_DEVICES"
 """GPUs that one rank drives, where `start` is not told; default 1."""
 
 DEFAULT_MEMORY = "/dev/shm"
 DEFAULT_HEARTBEAT_S = 5.0
 DEFAULT_SPOOL_MAX_BYTES = 1 << 30
+DEVICES_LIMIT = 1 << 16
+"""No rank drives so many GPUs."""
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 
@@ -38,6 +43,7 @@ class Environment:
     Attributes:
         disabled: record nothing.
         run: the run's name, None when not given.
+        job: the job's name, None when not given.
         labels: labels of the run.
         spool: the spool directory, None for the default.
         spool_max_bytes: most bytes that one recorder keeps on disk.
@@ -50,6 +56,7 @@ class Environment:
 
     disabled: bool = False
     run: str | None = None
+    job: str | None = None
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     spool: str | None = None
     spool_max_bytes: int = DEFAULT_SPOOL_MAX_BYTES
@@ -65,7 +72,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
     env = dict(os.environ if variables is None else variables)
     complaints: list[str] = []
 
-    def number(name: str, default: float, least: float) -> float:
+    def number(name: str, default: float, least: float, limit: float = 1e15) -> float:
         text = env.get(name, "").strip()
         if not text:
             return default
@@ -73,22 +80,22 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
             value = float(text)
         except ValueError:
             value = float("nan")
-        if not least <= value < 1e15:
-            complaints.append(f"{name}={text!r} is not a number of at least {least:g}: using {default:g}")
+        if not least <= value < limit:
+            complaints.append(f"{name}={text!r} is not a number from {least:g} to {limit:g}: using {default:g}")
             return default
         return value
 
     memory = env.get(GOODPUT_MEMORY, "").strip() or DEFAULT_MEMORY
-    devices = number(GOODPUT_DEVICES, -1, 0)
     return Environment(
         disabled=env.get(GOODPUT_DISABLED, "").strip().lower() in _TRUE,
         run=env.get(GOODPUT_RUN, "").strip() or None,
+        job=env.get(GOODPUT_JOB, "").strip() or None,
         labels=MappingProxyType(parse_labels(env.get(GOODPUT_LABELS, ""), complaints)),
         spool=env.get(GOODPUT_SPOOL, "").strip() or None,
         spool_max_bytes=int(number(GOODPUT_SPOOL_MAX_BYTES, DEFAULT_SPOOL_MAX_BYTES, 0)),
         memory=None if memory.lower() == "off" else memory,
         heartbeat_s=number(GOODPUT_HEARTBEAT_S, DEFAULT_HEARTBEAT_S, 0),
-        devices=int(devices) if devices >= 0 else None,
+        devices=int(number(GOODPUT_DEVICES, 1, 1, DEVICES_LIMIT)) if env.get(GOODPUT_DEVICES, "").strip() else None,
         variables=MappingProxyType(env),
         complaints=tuple(complaints),
     )

@@ -9,6 +9,9 @@ from enum import StrEnum
 VERSION = 1
 """The contract's version, told in `start`."""
 
+COUNT_LIMIT = 2**53
+"""Step numbers and counts stay below it: no reader of JSON rounds them."""
+
 
 class Kind(StrEnum):
     """What an event is about."""

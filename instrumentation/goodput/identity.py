@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from goodput.events import COUNT_LIMIT
+
 K8S_NAMESPACE = "GOODPUT_K8S_NAMESPACE"
 """Namespace of the pod (downward API: `metadata.namespace`)."""
 K8S_JOB_NAME = "GOODPUT_K8S_JOB_NAME"
@@ -100,6 +102,8 @@ def _run_id(env: Mapping[str, str], host: str, parent_pid: int) -> str:
 
 def _number(env: Mapping[str, str], name: str, default: int) -> int:
     try:
-        return int(env.get(name, ""))
+        number = int(env.get(name, ""))
     except ValueError:
         return default
+    # Scripts set -1 for what does not apply to them, such as LOCAL_RANK where nothing is distributed.
+    return number if 0 <= number < COUNT_LIMIT else default

@@ -9,7 +9,7 @@ from operator import index
 from typing import TypeVar
 
 from goodput.clock import Clock
-from goodput.events import Field, Kind, StopReason, format_event
+from goodput.events import COUNT_LIMIT, Field, Kind, StopReason, format_event
 from goodput.feed import Feed, feed
 from goodput.guard import Guard
 from goodput.memory import Memory
@@ -89,7 +89,8 @@ class LiveRecorder:
         try:
             self._goes_on()
             self.steps.rewind()
-            self._event(Kind.RESUME, {"step": None if step is None else index(step)})
+            # The step before the first is how some say that nothing was loaded.
+            self._event(Kind.RESUME, {"step": None if step is None or step == -1 else _step_number(step)})
         except Exception as error:
             self._failed("resume could not be recorded", error)
 
@@ -130,7 +131,7 @@ class LiveRecorder:
             span = OpenSpan(
                 id=next(self._span_ids),
                 name=str(name),
-                step=None if step is None else index(step),
+                step=None if step is None else self._span_step(index(step)),
                 since_ns=self._clock.now_ns(),
             )
             fields: dict[str, Field] = {"span": span.name, "id": str(span.id)}
@@ -164,7 +165,7 @@ class LiveRecorder:
 
     def durable(self, step: int, ok: bool = True) -> None:
         try:
-            self._event(Kind.DURABLE, {"step": index(step), "ok": bool(ok)})
+            self._event(Kind.DURABLE, {"step": _step_number(step), "ok": bool(ok)})
         except Exception as error:
             self._failed("durable checkpoint could not be recorded", error)
 
@@ -297,5 +298,20 @@ class LiveRecorder:
             self.outcome = None
             self._memory.note_outcome(None)
 
+    def _span_step(self, step: int) -> int | None:
+        """The span's time counts even where its step cannot be right, as before the first one."""
+        if 0 <= step < COUNT_LIMIT:
+            return step
+        self.guard.caught("span has an impossible step, which is left out", None)
+        return None
+
     def _failed(self, reason: str, error: BaseException, lost: int = 1) -> None:
         self.guard.caught(reason, error, lost=lost if self.active else 0)
+
+
+def _step_number(step: int) -> int:
+    """Raises TypeError and ValueError for what is no step number."""
+    number = index(step)
+    if not 0 <= number < COUNT_LIMIT:
+        raise ValueError("a step's number is 0 or more")
+    return number

@@ -6,12 +6,13 @@ import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import SupportsIndex
 
 from goodput import hooks, process
 from goodput.attempt import Agreement
 from goodput.clock import Clock
 from goodput.directory import default_spool_directory, prepare_directory, tmpfs_directory
-from goodput.environment import Environment, read_environment
+from goodput.environment import DEVICES_LIMIT, Environment, read_environment
 from goodput.events import VERSION, Field, Kind, readable_text
 from goodput.guard import Guard, warn_once
 from goodput.identity import Identity, identify
@@ -25,6 +26,7 @@ from goodput.worker import Worker
 from goodput.writer import SpoolWriter
 
 _NAME_MAX_CHARS = 200
+_TEXT_MAX_CHARS = 1000
 
 
 def start(
@@ -39,35 +41,39 @@ def start(
 ) -> Recorder:
     """Begin to record this process's part of a run.
 
-    Call it once in each rank, early: what came before, back to the start of the process, counts as startup.
+    Call it once in each rank, early: what came before, back to the start of the process, counts as startup. A forked
+    child does not go on with its parent's record; one that calls it for itself is a source of its own.
 
     Args:
         run: name of the run, the same across restarts (default `GOODPUT_RUN`; without either nothing is recorded).
-        job: the scheduler's grant, where the environment does not tell.
+        job: what holds the GPUs, in place of what the environment tells (default `GOODPUT_JOB`, else Slurm's,
+            Kubernetes' or torchrun's, else this process). GPUs count as held between two attempts of one job: a
+            script of one's own that starts plain Python again while it keeps the GPUs gives each start the same.
         labels: of the run, such as team and project; `GOODPUT_LABELS` adds to them.
         spool: directory for the events (default `GOODPUT_SPOOL`, else `goodput-<uid>` in the temporary directory).
         devices: GPUs that this rank drives (default `GOODPUT_DEVICES`, else 1).
         group: ranks with the same value do the same work, such as a pipeline stage.
         meta: anything else worth keeping with the source.
 
-    Never raises: what cannot be begun is warned of once, and a recorder that does nothing is given.
+    Never raises. An argument that makes no sense is warned of once and left at its default; when recording cannot
+    be begun at all, a recorder that does nothing is given.
     """
     try:
         environment = read_environment()
         for complaint in environment.complaints:
             warn_once(complaint, complaint)
-        name = str(run).strip() if run is not None else environment.run
+        name = environment.run if run is None else (_text("run", run) or "").strip()
         if environment.disabled or not name:
             return NoopRecorder()
         return _begin(
             environment,
             run=readable_text(name)[:_NAME_MAX_CHARS],
-            job=job,
-            labels={**environment.labels, **_texts(labels)},
-            spool=Path(spool or environment.spool or default_spool_directory()).absolute(),
-            devices=devices if devices is not None else environment.devices if environment.devices is not None else 1,
-            group=None if group is None else str(group),
-            meta={**process.versions(), **_texts(meta)},
+            job=_text("job", job) or environment.job,
+            labels={**environment.labels, **_texts("labels", labels)},
+            spool=_directory(spool, environment),
+            devices=_devices(devices) or environment.devices or 1,
+            group=_text("group", group),
+            meta={**process.versions(), **_texts("meta", meta)},
         )
     except Exception as error:
         Guard().caught("recording could not be begun", error)
@@ -96,12 +102,12 @@ def _begin(
     recorder = LiveRecorder(run=run, source=source, clock=clock, memory=memory, guard=guard)
     fields: dict[str, Field] = {
         "v": VERSION,
-        "job": str(job) if job else identity.job,
+        "job": (job or identity.job)[:_TEXT_MAX_CHARS],
         "restart_count": identity.restart_count,
         "rank": identity.rank,
         "local_rank": identity.local_rank,
         "world_size": identity.world_size,
-        "node": identity.node,
+        "node": identity.node[:_TEXT_MAX_CHARS],
         "pid": os.getpid(),
         "devices": int(devices),
         "device_kind": process.device_kind(environment.variables),
@@ -167,8 +173,44 @@ def _reserve(
         return Memory(None), lock
 
 
-def _texts(given: Mapping[str, str] | None) -> dict[str, str]:
-    return {str(name): str(value) for name, value in (given or {}).items()}
+def _useless(argument: str, given: object) -> None:
+    message = f"start({argument}=…) was given a {type(given).__name__} that cannot be used: left out"
+    Guard().caught(message, None)
+
+
+def _text(argument: str, given: object) -> str | None:
+    try:
+        return None if given is None else str(given)[:_TEXT_MAX_CHARS]
+    except Exception:
+        _useless(argument, given)
+        return None
+
+
+def _texts(argument: str, given: Mapping[str, str] | None) -> dict[str, str]:
+    try:
+        return {str(name): str(value) for name, value in (given or {}).items()}
+    except Exception:
+        _useless(argument, given)
+        return {}
+
+
+def _devices(given: SupportsIndex | None) -> int | None:
+    try:
+        if given is None or 1 <= int(given) < DEVICES_LIMIT:
+            return None if given is None else int(given)
+    except Exception:
+        pass
+    _useless("devices", given)
+    return None
+
+
+def _directory(given: str | os.PathLike[str] | None, environment: Environment) -> Path:
+    otherwise = environment.spool or default_spool_directory()
+    try:
+        return Path(given or otherwise).absolute()
+    except Exception:
+        _useless("spool", given)
+        return Path(otherwise).absolute()
 
 
 def _file_part(text: str) -> str:

@@ -8,7 +8,7 @@ from operator import index
 from types import TracebackType
 
 from goodput.clock import Clock
-from goodput.events import format_step
+from goodput.events import COUNT_LIMIT, format_step
 from goodput.memory import Memory, PendingStep
 from goodput.names import Names
 from goodput.outlet import Outlet
@@ -146,6 +146,8 @@ class Steps:
             if type(self._step) is not int or type(self._count) is not int:
                 self._step = index(self._step)
                 self._count = index(self._count)
+            if not (0 <= self._step < COUNT_LIMIT and 0 < self._count < COUNT_LIMIT):
+                raise ValueError("a step's number is 0 or more, and it stands for 1 or more")
             now = self._monotonic_ns() + self._offset_ns
             wait = self._wait_ns
             if wait:

@@ -228,8 +228,10 @@ def test_a_forked_child_may_record_for_itself(spool: Path) -> None:
         child = os.fork()
         if not child:
             own = goodput.start(run="child")
-            with own.step(1):
+            with own.step(1), rec.step(7), rec.span("inherited"):
                 time.sleep(0.06)
+            rec.progress()
+            rec.finish()
             own.finish()
             os._exit(0)
         os.waitpid(child, 0)
@@ -239,6 +241,7 @@ def test_a_forked_child_may_record_for_itself(spool: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     events = read_events(spool)
+    assert len({event["source"] for event in events}) == 2, "the child is a source of its own"
     assert sorted((e["run"], e["kind"]) for e in events) == [
         ("child", "start"),
         ("child", "step"),
