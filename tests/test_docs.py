@@ -54,12 +54,20 @@ def test_the_readme_names_every_setting_and_no_other() -> None:
 
 def test_the_loop_in_the_readme_records_what_it_says(tmp_path: Path) -> None:
     (loop,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    around = "first, loader = 251, range(251)\ntrain_on = save = lambda thing: None\n"
-    subprocess.run([sys.executable, "-c", around + loop], env=os.environ | {"GOODPUT_SPOOL": str(tmp_path)}, check=True)
-    lines = [json.loads(line) for file in sorted(tmp_path.glob("*.jsonl")) for line in file.read_text().splitlines()]
+    around = "loader = range(251)\ntrain_on = save = lambda thing: None\nload_checkpoint = lambda: {}\n"
+
+    def lines_of(last: int | None) -> list[dict[str, object]]:
+        spool = tmp_path / str(last)
+        command = [sys.executable, "-c", around.format(last) + loop]
+        subprocess.run(command, env=os.environ | {"GOODPUT_SPOOL": str(spool)}, check=True)
+        return [json.loads(line) for file in sorted(spool.glob("*.jsonl")) for line in file.read_text().splitlines()]
+
+    fresh = [line for line in lines_of(None) if line["kind"] in ("resume", "step")]
+    assert (fresh[0]["step"], fresh[1]["step"] - fresh[1].get("count", 1) + 1) == (None, 0)  # type: ignore[operator]
+    lines = lines_of(250)
     told = {kind: [line for line in lines if line["kind"] == kind] for kind in {line["kind"] for line in lines}}
     assert told["resume"][0]["step"] == 250
-    assert max(line["step"] for line in told["step"]) == 501
+    assert max(line["step"] for line in told["step"]) == 501  # type: ignore[type-var]
     assert [(line["span"], line["step"], line.get("ok", True)) for line in told["end"]] == [("checkpoint", 500, True)]
     assert [line["reason"] for line in told["stop"]] == ["finished"]
 
