@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from goodput_analytics.model import Category, Checkpoints, Finding, Incident, Quality, Straggler
@@ -27,6 +28,7 @@ class Evidence:
     launches: int
     slowdown: Mapping[str, Any] | None
     long_spans: Sequence[Mapping[str, Any]]
+    stillness: Mapping[str, Any] | None = None
 
     def phase(self, category: Category, phase: str) -> float:
         return self.phases_gpu_s.get(category, {}).get(phase, 0.0)
@@ -41,7 +43,9 @@ class Evidence:
 
 def hours(gpu_s: float) -> str:
     """GPU-hours for a person, or GPU-seconds where hours would be noise."""
-    return f"{gpu_s / 3600:,.1f} GPU-hours" if gpu_s >= 3600 else f"{gpu_s:,.0f} GPU-seconds"
+    if gpu_s >= 3600:
+        return f"{gpu_s / 3600:,.1f} GPU-hours"
+    return f"{gpu_s:,.0f} GPU-seconds" if gpu_s >= 10 else f"{gpu_s:.2f} GPU-seconds"
 
 
 def span(seconds: float) -> str:
@@ -50,7 +54,12 @@ def span(seconds: float) -> str:
         return f"{seconds / 3600:.1f} h"
     if seconds >= 120:
         return f"{seconds / 60:.0f} min"
-    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2g} s"
+
+
+def several(count: int, one: str) -> str:
+    """A number of things, in the singular or the plural."""
+    return f"{count:,} {one}" if count == 1 else f"{count:,} {one}s"
 
 
 def find(evidence: Evidence) -> tuple[Finding, ...]:
@@ -83,10 +92,10 @@ def _rework(e: Evidence) -> Iterator[Finding]:
         evidence = f"Saves are {span(c.mean_interval_s)} apart; the advised interval is {span(c.daly_s)}."
         then = f"Save every {span(c.daly_s)}: it would have kept about {hours(kept)}."
     elif c.count == 0:
-        evidence = f"{steps:,} steps were lost, and no completed save was reported."
+        evidence = f"{several(steps, 'step')} lost, and no completed save was reported."
         then = "Save checkpoints, and wrap the save in rec.checkpoint(step) so that it is seen."
     else:
-        evidence = f"{steps:,} steps were lost in {len(e.incidents)} interruptions."
+        evidence = f"{several(steps, 'step')} lost in {several(len(e.incidents), 'interruption')}."
         then = "Save closer together, or save when the platform announces a stop (rec.preempted())."
     yield Finding(code="rework", gpu_s=lost, says=says, evidence=evidence, next=then)
 
@@ -96,14 +105,21 @@ def _hang(e: Evidence) -> Iterator[Finding]:
     if lost <= 0:
         return
     hung = [i for i in e.incidents if i.hang_gpu_s > 0]
+    now = e.stillness
     says = f"{e.share_of_loss(lost)} of the loss is hang: {hours(lost)} were held without progress."
-    if hung:
+    if now is not None:
+        what = "in a step" if now["activity"] == "step" else f"in {now['activity']!r}"
+        since = datetime.fromtimestamp(now["mark_ns"] / NS_PER_S, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        evidence = f"The run hangs now, {what}: its last progress was at {since} UTC, {span(now['still_s'])} ago."
+        then = "See which rank fell silent or is elsewhere, dump its stacks, and restart from the last checkpoint."
+    elif hung:
         worst = max(hung, key=lambda i: i.hang_gpu_s)
-        who = ", ".join(str(r) for r in worst.suspect_ranks[:8]) or "nothing tells which rank"
-        evidence = f"{len(hung)} hang(s); the longest took {span(worst.detection_s)} to end. Suspect rank(s): {who}."
+        who = ", ".join(str(r) for r in worst.suspect_ranks[:8])
+        blame = f"Suspected: rank {who}." if who else "Nothing tells which rank it began with."
+        evidence = f"{several(len(hung), 'hang')}; the longest took {span(worst.detection_s)} to end. {blame}"
         then = "Shorten the collective timeout, and look at the suspect ranks' nodes first."
     else:
-        evidence = "No attempt ended in it: progress came back by itself, or has not come back yet."
+        evidence = "No attempt ended in it: progress came back by itself."
         then = "Look at storage, network and data loading at those times."
     yield Finding(code="hang", gpu_s=lost, says=says, evidence=evidence, next=then)
 
@@ -132,7 +148,7 @@ def _checkpoint(e: Evidence) -> Iterator[Finding]:
         yield Finding(
             code="saves_failed",
             gpu_s=None,
-            says=f"{c.failed} save(s) failed or never became durable.",
+            says=f"{several(c.failed, 'save')} failed or never became durable.",
             evidence=f"{c.count} completed.",
             next="Check storage; a save that nobody finished bounds no loss.",
         )
@@ -178,7 +194,7 @@ def _shares(e: Evidence) -> Iterator[Finding]:
     advice = {
         Category.DATA_WAIT: (
             "is waiting for input",
-            "The median rank waits inside its steps for the next batch.",
+            "The median rank waits for the next batch.",
             "Add loader workers or prefetch; check the storage that the data comes from.",
         ),
         Category.UNATTRIBUTED: (
@@ -216,7 +232,7 @@ def _common_slowdown(e: Evidence) -> Iterator[Finding]:
         code="common_slowdown",
         gpu_s=float(s["gpu_ns"]) / NS_PER_S,
         says=f"In {s['windows']:,} of {s['all_windows']:,} steps more than half of the ranks were late.",
-        evidence=f"The median rank's own work took over 1.2 times the run's usual {span(s['typical_ns'] / NS_PER_S)}.",
+        evidence=f"More than half took over 1.2 times the run's usual {span(s['typical_ns'] / NS_PER_S)} of own work.",
         next="Look for what the ranks share: power caps, cooling, storage, network, longer batches.",
     )
 
@@ -235,7 +251,7 @@ def _data(e: Evidence) -> Iterator[Finding]:
         yield Finding(
             code="long_span",
             gpu_s=None,
-            says=f"{row['spans']} span(s) named {row['name']!r} took far longer than their like.",
+            says=f"{several(row['spans'], 'span')} named {row['name']!r} took far longer than their like.",
             evidence=f"The longest took {span(row['longest_ns'] / NS_PER_S)}; "
             f"{span(row['typical_ns'] / NS_PER_S)} is usual.",
             next="A span that completes is never a hang: look at what it waited for.",
@@ -252,7 +268,7 @@ def _data(e: Evidence) -> Iterator[Finding]:
         yield Finding(
             code="silent_ranks",
             gpu_s=None,
-            says=f"{len(q.silent_ranks)} rank(s) never reported.",
+            says=f"{several(len(q.silent_ranks), 'rank')} never reported.",
             evidence=f"Among them rank {q.silent_ranks[0]}. Their GPUs are counted, their steps are not seen.",
             next="Start the recorder on every rank, and check that each node's events arrive.",
         )
@@ -262,7 +278,7 @@ def _data(e: Evidence) -> Iterator[Finding]:
             gpu_s=None,
             says=f"{hours(q.assumed_gpu_s)} rest on assumptions.",
             evidence="Gaps between attempts taken as held, silence taken for death, or work kept without a save.",
-            next="Import the scheduler's allocations, run an agent on the nodes, and report checkpoints.",
+            next="Load the scheduler's allocation events too, and report checkpoints.",
         )
     broken = q.gaps + q.dropped + sum(q.rejected.values()) + q.conflicts + q.sources_without_start
     if broken:
@@ -270,7 +286,7 @@ def _data(e: Evidence) -> Iterator[Finding]:
             code="data_quality",
             gpu_s=None,
             says="Some events are missing or could not be read.",
-            evidence=f"{q.gaps} missing, {q.dropped} dropped, {sum(q.rejected.values())} lines rejected, "
-            f"{q.conflicts} conflicts, {q.sources_without_start} sources without a start.",
-            next="See the rejected lines in the database (table rejected), and the agents' logs.",
+            evidence=f"{q.gaps} missing, {q.dropped} dropped, {several(sum(q.rejected.values()), 'line')} rejected, "
+            f"{several(q.conflicts, 'conflict')}, {several(q.sources_without_start, 'source')} without a start.",
+            next="The table `rejected` of the database keeps the first bytes of each line, with its file and offset.",
         )

@@ -147,12 +147,12 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """One line of the list of runs."""
+    """One line of the list of runs. State and figures are None for a run whose ledger could not be made."""
 
     run: str
-    state: RunState
+    state: RunState | None
     attempts: int
     first_event_ns: int
     last_event_ns: int
-    allocated_gpu_s: float
+    allocated_gpu_s: float | None
     goodput_ratio: float | None

@@ -7,6 +7,7 @@ from typing import Any
 import duckdb
 
 from goodput_analytics.advice import daly_s, young_s
+from goodput_analytics.errors import LedgerError
 from goodput_analytics.findings import Evidence, find
 from goodput_analytics.ledger import Ledger, build
 from goodput_analytics.model import (
@@ -91,6 +92,7 @@ def _report(con: duckdb.DuckDBPyConnection, run: str, now_ns: int | None, settin
         quality=quality,
         launches=ledger.launches,
         slowdown=next(iter(rows(con, "SELECT * FROM gp_slowdowns")), None),
+        stillness=_stillness(con),
         long_spans=rows(con, "SELECT * FROM gp_long_spans ORDER BY longest_ns DESC"),
     )
     told = Report(
@@ -122,7 +124,12 @@ def runs(
         launch = 1
         while True:
             name = run if launch == 1 else f"{run}~{launch}"
-            one, ledger = _report(con, name, now_ns, settings or Settings())
+            try:
+                one, ledger = _report(con, name, now_ns, settings or Settings())
+            except (LedgerError, duckdb.Error):
+                # One run that cannot be computed must not hide the others; asking for it alone says why.
+                found.append(_unknown(con, name))
+                break
             seen = con.execute(
                 "SELECT least((SELECT min(ts_ns) FROM gp_events), (SELECT min(begin_ns) FROM gp_window_times)), "
                 "greatest((SELECT max(ts_ns) FROM gp_events), (SELECT max(end_ns) FROM gp_window_times))"
@@ -142,6 +149,22 @@ def runs(
             if launch > ledger.launches:
                 break
     return sorted(found, key=lambda summary: -summary.last_event_ns)
+
+
+def _unknown(con: duckdb.DuckDBPyConnection, run: str) -> RunSummary:
+    """A run whose ledger could not be made."""
+    seen = con.execute(
+        "SELECT min(ts_ns), max(ts_ns) FROM ev_start JOIN runs USING (run_id) WHERE run = $run", {"run": run}
+    ).fetchall()[0]
+    return RunSummary(
+        run=run,
+        state=None,
+        attempts=0,
+        first_event_ns=int(seen[0] or 0),
+        last_event_ns=int(seen[1] or 0),
+        allocated_gpu_s=None,
+        goodput_ratio=None,
+    )
 
 
 def _totals(con: duckdb.DuckDBPyConnection) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
@@ -241,6 +264,19 @@ def _at_risk(con: duckdb.DuckDBPyConnection, ledger: Ledger) -> float | None:
         return None
     live = con.execute("SELECT bool_or(outcome = 'live') FROM gp_attempts").fetchall()[0][0]
     return _s(con.execute("SELECT gpu_ns FROM gp_at_risk").fetchall()[0][0]) if live else 0.0
+
+
+def _stillness(con: duckdb.DuckDBPyConnection) -> dict[str, Any] | None:
+    """What a run that hangs now is doing, and since when; None for one that does not."""
+    found = rows(
+        con,
+        "SELECT t.activity, t.mark_ns, t.still_ns FROM gp_tails t JOIN gp_attempts a USING (attempt) "
+        "WHERE a.outcome = 'live' AND t.hung AND NOT t.paused ORDER BY attempt DESC LIMIT 1",
+    )
+    if not found:
+        return None
+    row = found[0]
+    return {"activity": row["activity"], "mark_ns": row["mark_ns"], "still_s": _s(row["still_ns"])}
 
 
 def _state(con: duckdb.DuckDBPyConnection, ledger: Ledger, settings: Settings) -> RunState:

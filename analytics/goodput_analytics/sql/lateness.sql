@@ -5,7 +5,7 @@
 --          late_ranks   ranks whose lateness counts
 --          excess_ns    greatest lateness minus the lower quartile's (the ceil(n/4)-th smallest)
 --          latest_rank  the lowest of the latest; typical_late_ns  the median rank's lateness
---          low_late_ns  the lower quartile's
+--          half_late_ns  the least that more than half of the ranks reach
 -- Algorithm: busy_ns counts if at least half of the ranks report it, and then only for them; else the gap alone (looked
 --            at only in attempts where that happens). A rank alone is late against nobody.
 --            The greatest lateness carries its rank with it in one number, lateness * 2^20 - rank (lateness up to
@@ -44,7 +44,7 @@ chosen AS (
 )
 SELECT attempt, life, step, gap_ns, late_ranks, top_ns - low[1] AS excess_ns,
     (least(top_ns, 8796093022207) * 1048576 - key)::BIGINT AS latest_rank,
-    middle_ns(low[2:3]) AS typical_late_ns, low[1] AS low_late_ns
+    middle_ns(low[2:3]) AS typical_late_ns, low[2] AS half_late_ns
 FROM chosen
 UNION ALL
 SELECT attempt, life, step, gap_ns, 1, 0, rank, coalesce(late_ns, gap_ns), coalesce(late_ns, gap_ns)

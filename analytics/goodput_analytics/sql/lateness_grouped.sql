@@ -30,6 +30,5 @@ latest AS (
 sizes AS (
     SELECT attempt, life, step, count(*) AS late_ranks FROM held GROUP BY attempt, life, step
 )
-SELECT t.attempt, t.life, t.step, s.late_ranks, t.excess_ns, t.rank AS latest_rank, t.typical_ns AS typical_late_ns,
-    t.low_ns AS low_late_ns
+SELECT t.attempt, t.life, t.step, s.late_ranks, t.excess_ns, t.rank AS latest_rank, t.typical_ns AS typical_late_ns
 FROM latest t JOIN sizes s USING (attempt, life, step)

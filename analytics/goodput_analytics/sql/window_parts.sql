@@ -41,7 +41,7 @@ late AS (
         least(coalesce(w.data_ns, 0), w.net_ns - w.warmup_ns) AS data_ns, l.gap_ns AS told_gap_ns,
         coalesce(x.late_ranks, l.late_ranks) AS late_ranks, coalesce(x.excess_ns, l.excess_ns) AS excess_ns,
         coalesce(x.latest_rank, l.latest_rank) AS latest_rank,
-        coalesce(x.typical_late_ns, l.typical_late_ns) AS typical_late_ns, l.low_late_ns
+        coalesce(x.typical_late_ns, l.typical_late_ns) AS typical_late_ns, l.half_late_ns
     FROM warm w
     LEFT JOIN gp_lateness l ON l.attempt = w.attempt AND l.life = w.life AND l.step = w.step
     LEFT JOIN gp_lateness_grouped x ON x.attempt = w.attempt AND x.life = w.life AND x.step = w.step
@@ -95,5 +95,5 @@ overs AS (
 SELECT attempt, life, idx, step, c, missing, begin_ns, end_ns, start_ns, covered, applied, ranks, new_life,
     net_ns, warmup_ns, data_ns, gap_ns, hang_ns, straggler_ns, over_ns,
     rest_ns - hang_ns - straggler_ns - over_ns AS productive_ns,
-    late_ranks, latest_rank, typical_late_ns, low_late_ns
+    late_ranks, latest_rank, typical_late_ns, half_late_ns
 FROM overs
