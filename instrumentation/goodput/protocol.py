@@ -22,6 +22,8 @@ class StepHandle(Protocol):
 class Recorder(Protocol):
     """One rank's record of one run. No method raises, blocks on a disk, or changes an exception passing through.
 
+    Step numbers are 0 or more. What is told with an impossible one is left out, warned of once and counted.
+
     Attributes:
         run: the run's name, empty for a recorder that does nothing.
         source: this process's source in the event contract, empty likewise.
@@ -36,7 +38,7 @@ class Recorder(Protocol):
     def active(self) -> bool: ...
 
     def resumed(self, step: int | None) -> None:
-        """The loaded checkpoint holds the steps up to this one; None when training begins from nothing."""
+        """The loaded checkpoint holds the steps up to this one; None (or -1) when training begins from nothing."""
 
     def data(self, iterable: Iterable[T]) -> Iterable[T]:
         """The same items; the time that the loop waits for them counts as the next step's (or the open one's)

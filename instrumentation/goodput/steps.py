@@ -143,10 +143,13 @@ class Steps:
         try:
             if self.alert:
                 self._on_start()
-            if type(self._step) is not int or type(self._count) is not int:
-                self._step = index(self._step)
-                self._count = index(self._count)
-            if not (0 <= self._step < COUNT_LIMIT and 0 < self._count < COUNT_LIMIT):
+            step = self._step
+            count = self._count
+            if type(step) is not int or type(count) is not int:
+                self._step = step = index(step)
+                self._count = count = index(count)
+            # One chain of comparisons, as this is the hot path: both are below the limit.
+            if not 0 <= step < COUNT_LIMIT > count > 0:
                 raise ValueError("a step's number is 0 or more, and it stands for 1 or more")
             now = self._monotonic_ns() + self._offset_ns
             wait = self._wait_ns

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from recorder_reading import read_events
 
+from goodput import liveness
 from goodput.attempt import Agreement
 from goodput.clock import Clock
 from goodput.directory import prepare_directory
@@ -91,3 +93,13 @@ def make(
     )
     rec.attach(worker)
     return Made(rec=rec, time=time, worker=worker, writer=writer, memory=memory, guard=guard, spool=spool)
+
+
+def die(made: Made) -> None:
+    """The kernel's part of a death: the lock is released, the memory file stays."""
+    lock: Any = made.worker._lock
+    os.close(lock._fd)
+    liveness._own.discard(lock.path.absolute())
+    if made.memory.path is not None:
+        os.close(made.memory._fd)
+        liveness._own.discard(made.memory.path.absolute())

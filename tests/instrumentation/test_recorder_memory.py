@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recorder_made import MS, Made, make
+from recorder_made import MS, die, make
 from recorder_reading import done_steps, kinds, of_rank, read_events
 
 import goodput
-from goodput import liveness
 from goodput.directory import is_tmpfs, user_directory_name
 from goodput.liveness import LivenessLock
 from goodput.memory import FILE_BYTES, HALF_BYTES, Memory, read_remains
@@ -26,16 +25,6 @@ from goodput.spoolfile import SpoolFile
 
 class Killed(BaseException):
     """Stands for a SIGKILL at the place where it is raised."""
-
-
-def die(made: Made) -> None:
-    """The kernel's part of a death: the lock is released, the memory file stays."""
-    lock: Any = made.worker._lock
-    os.close(lock._fd)
-    liveness._own.discard(lock.path.absolute())
-    if made.memory.path is not None:
-        os.close(made.memory._fd)
-        liveness._own.discard(made.memory.path.absolute())
 
 
 @pytest.fixture

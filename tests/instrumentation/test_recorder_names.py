@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recorder_made import make
-from recorder_reading import of_rank, read_events
+from recorder_made import die, make
+from recorder_reading import done_steps, of_rank, read_events
 
 import goodput
 from goodput.names import EVERY_LINES
-from goodput.spool import list_segments
+from goodput.spool import list_segments, recover_dead
 
 LONE = "eval-\udcff"
 READ = "eval-\ufffd"
@@ -112,3 +112,24 @@ def test_each_heartbeat_names_its_source(spool: Path) -> None:
         made.worker.tick()
     beats = lines_of(spool, "src.hb")
     assert [(beat["run"], beat["source"], beat["seq"]) for beat in beats] == [("run", "src.hb", n) for n in range(3)]
+
+
+@pytest.mark.parametrize("naming", [True, False])
+def test_a_line_that_names_its_source_is_recovered_into_a_file_of_its_own(
+    spool: Path, tmp_path: Path, naming: bool
+) -> None:
+    """The file that was open has been shipped and removed; what its process had yet to write begins with that line."""
+    made = make(spool, shared=tmp_path / "memory")
+    if naming:
+        made.rec.begin_span("größe")
+    made.worker.tick()
+    for segment in list_segments(spool):
+        segment.path.unlink()
+    for step in (1, 2, 3):
+        made.step(step, ms=100)
+    die(made)
+    (dead,) = recover_dead(spool)
+    assert dead.events == 3
+    lines = b"".join(segment.path.read_bytes() for segment in list_segments(spool)).splitlines()
+    assert [line.count(b'"run":') for line in lines] == [1, 0, 0]
+    assert done_steps(read_events(spool)) == [1, 2, 3]
