@@ -31,7 +31,7 @@ def suspect_ranks(cause: str, signs: Sequence[Sign]) -> tuple[int, ...]:
     """The ranks that an attempt's end began with; empty when nothing tells.
 
     In a hang: those that fell silent before the others by more than two heartbeats; where all spoke, those that are not
-    in the phase that the majority had reached. Otherwise: a rank that was killed, or else the one that raised first.
+    in the phase that the majority had reached. Otherwise: a rank that was killed, or else the one that raised first (the lowest among equals).
 
     Args:
         cause: why the attempt ended.
@@ -86,12 +86,8 @@ def _killed(signs: Sequence[Sign]) -> tuple[int, ...]:
 
 
 def _raised_first(signs: Sequence[Sign]) -> tuple[int, ...]:
-    raised = [s for s in signs if s.stop_reason == "exception" and s.stop_ns is not None]
-    first_ns = min((s.stop_ns for s in raised if s.stop_ns is not None), default=None)
-    first = [s for s in raised if s.stop_ns == first_ns]
-    if len(first) > 1 and len(first) == len(signs):
-        return ()
-    return _ranks(first)
+    raised = [(s.stop_ns, s.rank) for s in signs if s.stop_reason == "exception" and s.stop_ns is not None]
+    return (min(raised)[1],) if raised else ()
 
 
 def _ranks(signs: Iterable[Sign]) -> tuple[int, ...]:

@@ -204,8 +204,7 @@ def suspects(attempt: Attempt, cause: str, abort_ns: int) -> list[int]:
     }
     if killed:
         return sorted(killed)
-    first = sorted(rank for when, rank in raised if when == min(raised)[0])
-    return first if len(first) < len(attempt.members) or len(first) == 1 else []
+    return [min(raised)[1]] if raised else []
 
 
 def usual_beat(attempt: Attempt) -> int:

@@ -60,9 +60,7 @@ def saves_of(course: Course, next_start_ns: int | None) -> list[Save]:
             well.setdefault(s.source, None)
         ended = all(when is not None for when in well.values())
         durable: int | None = None
-        if any(s.background for s in spans):
-            durable = told.get((life, step))
-        elif not ended:
+        if any(s.background for s in spans) or not ended:
             durable = told.get((life, step))
         else:
             durable = max(when for when in well.values() if when is not None)
