@@ -31,8 +31,8 @@ for folder in ("benchmarks", "tests", "tests/analytics", "tests/scenarios"):
 import re  # noqa: E402
 
 import duckdb  # noqa: E402
-from battery import LOOK_SEEDS, WILD_SEEDS  # noqa: E402
-from cases import Case, wild_case  # noqa: E402
+from battery import LONG_SEEDS, LOOK_SEEDS, WILD_SEEDS  # noqa: E402
+from cases import Case, long_case, wild_case  # noqa: E402
 from catalogue import SCENARIOS  # noqa: E402
 from comparing import product_report  # noqa: E402
 from equivalents import EQUIVALENT  # noqa: E402
@@ -204,11 +204,15 @@ def all_cases(choose: int) -> Iterator[Case]:
         yield from map(scenario_case, SCENARIOS)
         for seed in range(choose):
             yield wild_case(seed, None)
+            if seed % 2 == 0:
+                yield long_case(seed // 2)
             if seed % 3 == 0:
                 yield wild_case(seed, Random(seed).choice((0, 3, 20, 700)))
         return
     for seed in WILD_SEEDS:
         yield wild_case(seed, None)
+    for seed in LONG_SEEDS:
+        yield long_case(seed)
     for seed, later_s in LOOK_SEEDS:
         yield wild_case(seed, later_s)
     yield from map(scenario_case, SCENARIOS)

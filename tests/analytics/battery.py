@@ -14,3 +14,5 @@ DISPUTED = frozenset({2, 5, 24, 27, 1002, 1003, 1008})
 WILD_SEEDS = tuple(seed for seed in range(40) if seed not in DISPUTED)
 # The same, of which only a beginning had been told when somebody looked: (seed, seconds after the last event).
 LOOK_SEEDS = tuple((seed, (0, 3, 20, 700)[seed % 4]) for seed in range(1000, 1012) if seed not in DISPUTED)
+# Seeds of `long_lives.long_life`.
+LONG_SEEDS = tuple(range(16))

@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 from comparing import differences, product_report
+from long_lives import long_life
 
 from reference import reference_report
 from reference.planned import S
@@ -30,17 +31,26 @@ class Case:
 def wild_case(seed: int, later_s: int | None) -> Case:
     """A wild life; with `later_s`, what had been told of it when somebody looked so long after the last event."""
     events = make_wild(Random(seed), disputed=False)
-    if later_s is not None:
-        told = sorted(events, key=lambda e: (e["ts_ns"], e["source"], e["seq"]))
-        events = told[: Random(seed).randint(1, len(told))]
-    now_ns = None if later_s is None else max(e["ts_ns"] for e in events) + later_s * S
+    if later_s is None:
+        return _case(f"wild-{seed}", events, None)
+    told = sorted(events, key=lambda e: (e["ts_ns"], e["source"], e["seq"]))
+    told = told[: Random(seed).randint(1, len(told))]
+    return _case(f"look-{seed}-{later_s}", told, max(e["ts_ns"] for e in told) + later_s * S)
+
+
+def long_case(seed: int) -> Case:
+    """A long life, told to its end."""
+    return _case(f"long-{seed}", long_life(seed), None)
+
+
+def _case(name: str, events: list[Event], now_ns: int | None) -> Case:
+    run = events[0]["run"]
 
     @cache
     def right() -> dict[str, Any]:
-        return reference_report(events, "wild", now_ns)
+        return reference_report(events, run, now_ns)
 
     def wrong(con: duckdb.DuckDBPyConnection) -> list[str]:
-        return differences(product_report(con, "wild", now_ns=now_ns), right())
+        return differences(product_report(con, run, now_ns=now_ns), right())
 
-    name = f"wild-{seed}" if later_s is None else f"look-{seed}-{later_s}"
     return Case(name=name, events=events, faults=wrong)
