@@ -31,7 +31,8 @@ def suspect_ranks(cause: str, signs: Sequence[Sign]) -> tuple[int, ...]:
     """The ranks that an attempt's end began with; empty when nothing tells.
 
     In a hang: those that fell silent before the others by more than two heartbeats; where all spoke, those that are not
-    in the phase that the majority had reached. Otherwise: a rank that was killed, or else the one that raised first (the lowest among equals).
+    in the phase that the majority had reached. Otherwise: a rank that was killed, or else the one that raised first
+    (the lowest among equals).
 
     Args:
         cause: why the attempt ended.

@@ -113,7 +113,7 @@ class _RunTable:
         for run in self.runs:
             table.add_row(
                 Text(name(run.run)),
-                Text(run.state or UNKNOWN, style=STATE_COLOURS.get(run.state, "")),
+                Text(run.state or UNKNOWN, style=STATE_COLOURS.get(run.state or UNKNOWN, "")),
                 GpuTime.hours(run.allocated_gpu_s or 0.0).number(run.allocated_gpu_s),
                 percent(run.goodput_ratio),
                 f"{run.attempts:,}",

@@ -65,7 +65,7 @@ def test_in_a_crash_the_one_that_raised_first() -> None:
     assert suspect_ranks("crash", [raised(0, 40), raised(1, 40), raised(2, 41)]) == (0,)
 
 
-def test_when_all_raised_together_nothing_tells() -> None:
+def test_when_all_raised_together_the_lowest_is_told() -> None:
     assert suspect_ranks("crash", [raised(0, 40), raised(1, 40)]) == (0,)
     assert suspect_ranks("crash", [raised(0, 40)]) == (0,)
 
