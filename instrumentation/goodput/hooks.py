@@ -35,6 +35,14 @@ def watch(recorder: LiveRecorder) -> None:
         sys.excepthook = _uncaught
 
 
+def recording() -> LiveRecorder | None:
+    """The recorder that this process began last and has not ended, for adapters that join it; None for none."""
+    for recorder in reversed(list(_watched)):
+        if recorder.active:
+            return recorder
+    return None
+
+
 def earliest_start_ns(process_start_ns: int, now_ns: int) -> int:
     """Since when a recorder that begins now has the process for itself: since the process began, since the recorder
     before it ended, or since now while another one records."""

@@ -32,6 +32,8 @@ class LiveRecorder:
         steps: the rank's steps.
         outcome: the `stop` that an exception or `preempted` has announced, None while nothing has.
         ended_ns: when the `stop` was written, None while there is none.
+        resumes: how often `resumed` has told where the training goes on.
+        resumed_step: what it told last; None for a beginning from nothing, and while it has told nothing.
     """
 
     __slots__ = (
@@ -47,6 +49,8 @@ class LiveRecorder:
         "ended_ns",
         "guard",
         "outcome",
+        "resumed_step",
+        "resumes",
         "run",
         "source",
         "steps",
@@ -58,6 +62,8 @@ class LiveRecorder:
         self.guard = guard
         self.outcome: Outcome | None = None
         self.ended_ns: int | None = None
+        self.resumes = 0
+        self.resumed_step: int | None = None
         self._clock = clock
         self._memory = memory
         self._handled = id(sys.exc_info()[1])
@@ -90,7 +96,10 @@ class LiveRecorder:
             self._goes_on()
             self.steps.rewind()
             # The step before the first is how some say that nothing was loaded.
-            self._event(Kind.RESUME, {"step": None if step is None or step == -1 else _step_number(step)})
+            number = None if step is None or step == -1 else _step_number(step)
+            self._event(Kind.RESUME, {"step": number})
+            self.resumed_step = number
+            self.resumes += 1
         except Exception as error:
             self._failed("resume could not be recorded", error)
 
