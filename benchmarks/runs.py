@@ -150,13 +150,19 @@ SELECT 1, $attempts * $ranks, row_number() OVER () - 1, end_ns + 2 * $s_ns,
     'bench-' || attempt || '-' || r, NULL, 9, false
 FROM lives, range($ranks) u(r) WHERE closes AND attempt % 2 = 1 AND attempt < $attempts - 1;
 INSERT INTO ev_step
-SELECT 1, source_id, seq, done_ns + skew_ns + late_ns, step,
-    done_ns - $step_ns + skew_ns + 1100000 + (step * 13 + rank * 29) % 499 * 1000, done_ns + skew_ns + late_ns,
-    (hash(rank, step, 1) % 10000000)::BIGINT,
+WITH told AS (
+SELECT 1 AS run_id, source_id, seq, done_ns + skew_ns + late_ns AS ts_ns, step,
+    done_ns - $step_ns + skew_ns + 1100000 + (step * 13 + rank * 29) % 499 * 1000 AS start_ns,
+    done_ns + skew_ns + late_ns AS end_ns,
+    (hash(rank, step, 1) % 10000000)::BIGINT AS data_ns,
     750000000 + (hash(rank, step, 2) % 50000000)::BIGINT
-        + CASE WHEN rank = 17 AND step % 2000 < 500 THEN 150000000 ELSE 0 END,
-    NULL, NULL, NULL, NULL
+        + CASE WHEN rank = 17 AND step % 2000 < 500 THEN 150000000 ELSE 0 END AS busy_ns,
+    life, rank
 FROM (SELECT *, (step * 31 + rank * 17) % 1009 * 1000 AS late_ns FROM placed)
+)
+SELECT run_id, source_id, seq, ts_ns, step, start_ns, end_ns, data_ns, busy_ns, NULL, NULL, NULL, NULL,
+    lag(step) OVER own, lag(end_ns) OVER own
+FROM told WINDOW own AS (PARTITION BY source_id ORDER BY seq)
 ORDER BY {order};
 INSERT INTO ev_begin
 SELECT 1, source_id, seq + 1, done_ns + skew_ns + 2000000, $span, 's' || step, step, NULL, NULL

@@ -43,10 +43,16 @@ def open_database(path: str | PathLike[str], read_only: bool = False) -> duckdb.
             con.execute("SELECT 1 FROM streams LIMIT 0")
         else:
             con.execute(sql_text("schema"))
+        con.execute("SELECT before_end_ns FROM ev_step LIMIT 0")
     except duckdb.CatalogException as error:
         con.close()
         raise DatabaseError(
             f"{name} is a DuckDB file without Goodput's tables; name the file that `goodput ingest --db` wrote."
+        ) from error
+    except duckdb.BinderException as error:
+        con.close()
+        raise DatabaseError(
+            f"{name} was written by an earlier version of Goodput; load the event files into a new one."
         ) from error
     except duckdb.Error as error:
         con.close()

@@ -27,11 +27,13 @@ class Repeats:
 
 
 def settle(con: duckdb.DuckDBPyConnection, batch: Batch, kinds: Sequence[Kind]) -> Repeats:
-    """Takes from `staged_KIND` all that came before, and from the landed tables what gives way to another content.
+    """Takes from `staged_KIND` all that came before, and from the landed tables what gives way to another content
+    (`unlinked` then has the sources of steps).
 
     Mostly nothing came before: then the sequence numbers tell it at the price of one count.
     """
     repeats = Repeats.none(len(batch.starts))
+    con.execute("CREATE OR REPLACE TEMP TABLE unlinked (source_id INTEGER)")
     if not kinds:
         return repeats
     con.execute(sql_text("ranges"))
@@ -61,6 +63,9 @@ def _settle(con: duckdb.DuckDBPyConnection, batch: Batch, kinds: Sequence[Kind],
             counts[index] = number
     for kind in kinds:
         con.execute(f"DELETE FROM staged_{kind.name} WHERE pos IN (SELECT pos FROM repeats WHERE NOT stays)")
+    con.execute(
+        "INSERT INTO unlinked SELECT DISTINCT source_id FROM contents WHERE landed AND NOT wins AND kind = 'step'"
+    )
     for (name,) in con.execute("SELECT DISTINCT kind FROM contents WHERE landed AND NOT wins").fetchall():
         con.execute(
             f"DELETE FROM {KINDS[name].table} e USING contents c WHERE c.kind = '{name}' AND c.landed AND NOT c.wins "

@@ -101,9 +101,16 @@ class Stage:
         return counts
 
     def land(self) -> None:
-        """Moves the staged events into their tables."""
+        """Moves the staged events into their tables, and links the steps."""
         for kind in self.kinds:
-            self._con.execute(statements.land(kind))
+            if kind is not _STEP:
+                self._con.execute(statements.land(kind))
+                continue
+            self._con.execute(sql_text("tips"))
+            self._con.execute(statements.land_steps())
+            self._con.execute(sql_text("move_tips"))
+        if self._one("SELECT count(*) FROM unlinked"):
+            self._con.execute(sql_text("relink"))
 
     def _read(self, plain: pa.Table, odd: pa.Table) -> tuple[bool, bool]:
         """Fills `plain` and `odd`; whether they have rows."""

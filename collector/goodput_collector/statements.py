@@ -123,6 +123,18 @@ def land(kind: Kind) -> str:
     return f"INSERT INTO {kind.table} ({columns(kind)}) SELECT {columns(kind)} FROM staged_{kind.name}"
 
 
+def land_steps() -> str:
+    """Moves the staged steps into their table, each with the one before it in its source: in the batch, or landed."""
+    given = ", ".join(f"e.{column}" for column in columns(STEP).split(", "))
+    return (
+        f"INSERT INTO {STEP.table} ({columns(STEP)}, before_step, before_end_ns) "
+        f"SELECT {given}, coalesce(lag(e.step) OVER own, t.step), "
+        "coalesce(lag(greatest(e.start_ns, e.end_ns)) OVER own, t.end_ns) "
+        "FROM staged_step e LEFT JOIN step_tips t ON t.run_id = e.run_id AND t.source_id = e.source_id "
+        "WINDOW own AS (PARTITION BY e.run_id, e.source_id ORDER BY e.seq)"
+    )
+
+
 def rendered(kind: Kind) -> str:
     """The event `e` as its canonical line: the contract's fields in its order, no spaces, what is absent left out.
 

@@ -63,8 +63,20 @@ def load(con: duckdb.DuckDBPyConnection, events: Iterable[Event]) -> None:
         by_table["ev_" + row["kind"]].append(row)
     _fill(con, "runs", [{"run_id": number, "run": name} for name, number in runs.items()])
     _fill(con, "sources", [{"source_id": number, "source": name} for name, number in sources.items()])
+    _link(by_table.get("ev_step", []))
     for table, rows in by_table.items():
         _fill(con, table, rows)
+
+
+def _link(steps: Sequence[Event]) -> None:
+    """Put beside each step the one before it in its source."""
+    before: dict[tuple[int, int], Event] = {}
+    for step in sorted(steps, key=lambda row: row["seq"]):
+        own = step["run_id"], step["source_id"]
+        if own in before:
+            last = before[own]
+            step["before_step"], step["before_end_ns"] = last["step"], max(last["start_ns"], last["end_ns"])
+        before[own] = step
 
 
 @cache

@@ -119,3 +119,32 @@ def test_a_file_that_grows_ends_as_if_it_had_been_whole(content: bytes, data: st
         found = state(con.execute)
         con.close()
     assert found == expected
+
+
+# Each step beside the one before it, worked out over the whole table.
+_WRONG_LINKS = """
+SELECT * FROM (
+    SELECT *, lag(step) OVER own AS right_step, lag(greatest(start_ns, end_ns)) OVER own AS right_end_ns
+    FROM ev_step WINDOW own AS (PARTITION BY run_id, source_id ORDER BY seq)
+) WHERE before_step IS DISTINCT FROM right_step OR before_end_ns IS DISTINCT FROM right_end_ns
+"""
+
+
+@PROPERTY
+@given(st.lists(st.tuples(st.integers(0, 25), st.integers(0, 9), _names), max_size=40), st.data())
+def test_each_step_is_linked_to_the_one_before_it_however_it_comes(
+    told: list[tuple[int, int, str]], data: st.DataObject
+) -> None:
+    lines = [line(step(seq, source, "r", step=number, end_ns=1000 * number)) for seq, number, source in told]
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(lines)), max_size=6)))
+    con = open_database(":memory:")
+    with tempfile.TemporaryDirectory() as folder:
+        for index, (low, high) in enumerate(zip([0, *cuts], [*cuts, len(lines)], strict=True)):
+            file = Path(folder, f"{index}.jsonl")
+            file.write_bytes(b"".join(part + b"\n" for part in lines[low:high]))
+            Landing(con).take([file])
+            assert con.execute(_WRONG_LINKS).fetchall() == []
+    newest = "SELECT run_id, source_id, arg_max(step, seq), max(seq) FROM ev_step GROUP BY ALL ORDER BY ALL"
+    tips = "SELECT run_id, source_id, step, seq FROM step_tips ORDER BY ALL"
+    assert con.execute(tips).fetchall() == con.execute(newest).fetchall()
+    con.close()

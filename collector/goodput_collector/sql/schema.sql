@@ -21,7 +21,9 @@ CREATE TABLE IF NOT EXISTS ev_resume (
 CREATE TABLE IF NOT EXISTS ev_step (
     run_id INTEGER NOT NULL, source_id INTEGER NOT NULL, seq BIGINT NOT NULL, ts_ns BIGINT NOT NULL,
     step BIGINT NOT NULL, start_ns BIGINT NOT NULL, end_ns BIGINT NOT NULL,
-    data_ns BIGINT, busy_ns BIGINT, "count" BIGINT, applied BOOLEAN, loss DOUBLE, lr DOUBLE);
+    data_ns BIGINT, busy_ns BIGINT, "count" BIGINT, applied BOOLEAN, loss DOUBLE, lr DOUBLE,
+    -- The step event before it in its source (by seq): its number and its end; NULL for the first.
+    before_step BIGINT, before_end_ns BIGINT);
 CREATE TABLE IF NOT EXISTS ev_begin (
     run_id INTEGER NOT NULL, source_id INTEGER NOT NULL, seq BIGINT NOT NULL, ts_ns BIGINT NOT NULL,
     span VARCHAR NOT NULL, id VARCHAR, step BIGINT, category VARCHAR, async BOOLEAN);
@@ -70,3 +72,6 @@ CREATE TABLE IF NOT EXISTS delivery (run_id INTEGER, duplicates BIGINT NOT NULL,
 CREATE TABLE IF NOT EXISTS displaced (source_id INTEGER NOT NULL, seq BIGINT NOT NULL, line VARCHAR NOT NULL);
 -- Grain: source. The range of the sequence numbers that landed: what lies outside it cannot have come before.
 CREATE TABLE IF NOT EXISTS source_ranges (source_id INTEGER NOT NULL, min_seq BIGINT NOT NULL, max_seq BIGINT NOT NULL);
+-- Grain: run and source. The last of its steps that landed: what comes next is linked to it.
+CREATE TABLE IF NOT EXISTS step_tips (
+    run_id INTEGER NOT NULL, source_id INTEGER NOT NULL, seq BIGINT NOT NULL, step BIGINT NOT NULL, end_ns BIGINT NOT NULL);
