@@ -311,6 +311,7 @@ def _draw_line(con: duckdb.DuckDBPyConnection) -> _Line:
     reported = saved or any(row["resumes"] for row in told)
     decided = fates(lives, aborted=aborted, reported=reported)
     _land(con, "gp_fates", _fates_table(decided))
+    _land(con, "gp_bases", _bases_table(lives))
     return _Line(
         durable_step=last_durable(lives),
         reported=reported,
@@ -331,6 +332,12 @@ def _from_nothing(row: dict[str, Any]) -> bool:
 def _fates_table(decided: Sequence[Fate]) -> dict[str, tuple[str, list[Any]]]:
     kinds = {f.name: "BOOLEAN" if f.name in ("kept", "lowest") else "BIGINT" for f in fields(Fate)}
     return {name: (kind, [getattr(fate, name) for fate in decided]) for name, kind in kinds.items()}
+
+
+def _bases_table(lives: Sequence[Life]) -> dict[str, tuple[str, list[Any]]]:
+    """From which step each life went on, of those that did."""
+    begun = [life for life in lives if life.went_on]
+    return {name: ("BIGINT", [getattr(life, name) for life in begun]) for name in ("attempt", "life", "base")}
 
 
 def _check_balance(con: duckdb.DuckDBPyConnection) -> None:

@@ -34,6 +34,11 @@ class Life:
     last_step: int | None
     durable_step: int | None
 
+    @property
+    def went_on(self) -> bool:
+        """Whether it made a step or said from which it would; a save alone tells nothing of where it came from."""
+        return self.resumed or self.last_step is not None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fate:
@@ -152,7 +157,7 @@ def fates(lives: Sequence[Life], *, aborted: bool, reported: bool) -> list[Fate]
         for later in range(i + 1, len(lives)):
             if high <= low:
                 break
-            if lives[later].base < high:
+            if lives[later].went_on and lives[later].base < high:
                 cut = max(low, lives[later].base)
                 found.append(_fate(life, cut, high, _payer(lives, with_steps, later, own_end)))
                 high = cut
@@ -172,7 +177,7 @@ def _beyond(lives: Sequence[Life], i: int, bound: int | None, own_end: dict[int,
         return _fate(life, last_step, BEYOND, None)
     with_steps = i
     for later in range(i + 1, len(lives)):
-        if lives[later].base <= last_step:
+        if lives[later].went_on and lives[later].base <= last_step:
             return _fate(life, last_step, BEYOND, _payer(lives, with_steps, later, own_end))
         if lives[later].last_step is not None:
             with_steps = later

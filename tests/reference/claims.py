@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from goodput_analytics.model import Category
 from goodput_analytics.settings import Settings
@@ -13,6 +14,8 @@ from .naming import Names
 from .spans import Patch, Span, patches
 from .tail import Tail, ended_badly, phases
 from .windows import Course, Life, Window
+
+SAFE = Fraction(0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +30,7 @@ class Claim:
     size: int
     step: int | None = None
     charge: Charge | None = None  # the interruption that pays for it, of rework and hang
-    at_risk: bool = False
+    at_risk: Fraction = SAFE  # how much of it would be lost if the run died now
     rank: int | None = None  # to whom a straggler's loss is charged
     assumed: str | None = None  # why it rests on an assumption
 
@@ -40,7 +43,7 @@ class Context:
     line: Line
     names: Names
     tails: dict[int, Tail | None]
-    live_attempt: int | None
+    live: bool  # the last attempt is
 
 
 @dataclass(kw_only=True)
@@ -124,9 +127,10 @@ def fate(span: Span, course: Course, context: Context) -> tuple[str, str | None,
     """The span's category, unless it is an evaluation of a step that was thrown away."""
     if span.category == Category.EVALUATION and span.name == "evaluation":
         life = course.life_at(span.begin_ns)
-        if not context.line.keeps(life, span.step):
-            assert span.step is not None
-            return Category.REWORK, None, context.line.charged_to(life, span.step)
+        before = [w.step for w in course.windows if w.end_ns <= span.begin_ns]
+        step = span.step if span.step is not None else before[-1] if before else None
+        if step is not None and not context.line.keeps(life, step):
+            return Category.REWORK, None, context.line.charged_to(life, step)
     return span.category, span.phase, None
 
 
@@ -138,35 +142,32 @@ class Share:
     category: str
     phase: str | None
     charge: Charge | None = None
-    at_risk: bool = False
+    at_risk: Fraction = SAFE  # how much of it would be lost if the run died now
     rank: int | None = None
 
 
 def split(ns: int, window: Window, life: Life, category: str, phase: str | None, context: Context) -> list[Share]:
-    """An amount that shares the fate of the window's steps: the kept part first, then the thrown away."""
+    """An amount that shares the fate of the window's steps, in their order.
+
+    The first n of c steps have ⌊ns * n / c⌋ of it, so that the shares add up.
+    """
     line = context.line
-    kept = line.kept_of(window)
     skipped = None if window.applied else "skipped"
     if skipped:
         category, phase = Category.REWORK, skipped
-    thrown = window.count - kept
-    thrown_ns = ns * thrown // window.count
-    kept_ns = ns - thrown_ns
-    out = []
-    if kept:
-        risky = 0
-        if window.attempt == context.live_attempt and line.durable_step is not None and category == Category.PRODUCTIVE:
-            risky = min(kept, max(0, window.step - max(line.durable_step, window.step - window.count)))
-        risky_ns = kept_ns * risky // kept
-        out.append(Share(ns=kept_ns - risky_ns, category=category, phase=phase))
-        out.append(Share(ns=risky_ns, category=category, phase=phase, at_risk=True))
-    if thrown:
-        done, ns_done = 0, 0
-        for charge, n in line.thrown_of(window, life):
-            done += n
-            upto = thrown_ns * done // thrown
-            out.append(Share(ns=upto - ns_done, category=Category.REWORK, phase=skipped, charge=charge))
-            ns_done = upto
+    out: list[Share] = []
+    done, ns_done = 0, 0
+    for charge, n in line.fates_of(window, life):
+        done += n
+        share_ns = ns * done // window.count - ns_done
+        ns_done += share_ns
+        if charge is not None:
+            out.append(Share(ns=share_ns, category=Category.REWORK, phase=skipped, charge=charge))
+            continue
+        at_risk = SAFE
+        if context.live and line.durable_step is not None and category == Category.PRODUCTIVE:
+            at_risk = Fraction(min(n, max(0, window.step - window.count + done - line.durable_step)), n)
+        out.append(Share(ns=share_ns, category=category, phase=phase, at_risk=at_risk))
     return [s for s in out if s.ns > 0]
 
 
@@ -224,7 +225,7 @@ def window_claims(w: Window, life: Life, course: Course, context: Context) -> li
             else:
                 shares = [Share(ns=length, category=category, phase=phase, charge=charge)]
             for share in shares:
-                claim(at, replace(share, at_risk=False))
+                claim(at, replace(share, at_risk=SAFE))
                 at += share.ns
             continue
         while at < patch.end_ns:

@@ -216,9 +216,12 @@ def usual_beat(attempt: Attempt) -> int:
 
 
 def fell_silent(attempt: Attempt, abort_ns: int) -> list[int]:
-    """The ranks that were last heard more than two heartbeats before all the others."""
+    """The ranks that were last heard more than two heartbeats before all the others.
+
+    One that still spoke after the end had not fallen silent before it.
+    """
     beat = usual_beat(attempt)
-    heard = sorted((min(m.last_event_ns, abort_ns), m.rank) for m in attempt.members)
+    heard = sorted((min(m.last_heard_ns, abort_ns), m.rank) for m in attempt.members)
     for n in range(len(heard) - 1):
         if heard[n + 1][0] - heard[n][0] > 2 * beat:
             return sorted({rank for _, rank in heard[: n + 1]})

@@ -33,23 +33,27 @@ class Line:
 
     def thrown_of(self, w: Window, life: Life) -> list[tuple[Charge, int]]:
         """The window's thrown-away steps in order, as runs of one charge with their number."""
+        return [(charge, n) for charge, n in self.fates_of(w, life) if charge is not None]
+
+    def fates_of(self, w: Window, life: Life) -> list[tuple[Charge | None, int]]:
+        """The window's steps in order, as runs of one fate with their number: kept (None), or whose charge they are.
+
+        What the window claims of steps before its life began has the fate of the life's first step.
+        """
         first, last = w.step - w.count, w.step  # the steps in (first, last]
         low, high = self.kept.get((w.attempt, w.life), (EVERYTHING, EVERYTHING))
-        out: list[tuple[Charge, int]] = []
-        for a, b in ((first, min(last, low)), (max(first, high), last)):
-            if b <= a:
-                continue
-            resumed = [self.resumed_at[x.attempt, x.ordinal] for x in self.order]
-            edges = sorted({a, b, *(r for r in resumed if r is not None and a < r < b)})
-            for c, d in pairwise(edges):
-                out.append((self.charged_to(life, c + 1), d - c))
-        return out
+        began = self.resumed_at[w.attempt, w.life]
+        above = first if began is None else max(first, began)
+        resumed = [self.resumed_at[x.attempt, x.ordinal] for x in self.order]
+        inner = {low, high, *(x for x in resumed if x is not None and not low < x < high)}
+        inner = {x for x in inner if above < x < last}
+        runs = pairwise(sorted({above, last, *inner}))
+        fates = [(None if low <= a and b <= high else self.charged_to(life, a + 1), b - a) for a, b in runs]
+        return [(fates[0][0], fates[0][1] + above - first), *fates[1:]]
 
-    def keeps(self, life: Life, step: int | None) -> bool:
+    def keeps(self, life: Life, step: int) -> bool:
         """Whether an evaluation of `step`, made in `life`, still counts."""
         key = (life.attempt, life.ordinal)
-        if step is None:
-            return True
         if key in self.kept:
             return step <= self.kept[key][1]
         resumed = self.resumed_at.get(key)
@@ -90,11 +94,11 @@ def draw(courses: list[Course], saves: list[Save]) -> Line:
     begun = list(courses)
     while begun and all(not x.windows and not x.resumes for x in begun[-1].lives):
         begun.pop()
-    if not begun:
-        return line
     lives = [life for c in begun for life in c.lives]
     b, reported = durable_step(lives, saves, line)
     line.durable_step = b if reported else None
+    if not begun:
+        return line
     rest = lives
     if begun[-1].attempt.ending.kind == "aborted" and reported:
         high = b

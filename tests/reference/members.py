@@ -50,6 +50,7 @@ class Member:
     events: list[Event]
     beats: list[Event]
     exit_ns: int | None
+    later_ns: int | None = None  # when it was last heard, if what it did after its attempt's end is left out
     was_killed: bool = False  # it was seen to go by a signal that no launcher sends, or with a bad exit code
 
     @property
@@ -66,6 +67,11 @@ class Member:
     def last_event_ns(self) -> int:
         return int(max((e["ts_ns"] for e in [*self.events, *self.beats]), default=self.start_ns))
 
+    @property
+    def last_heard_ns(self) -> int:
+        """Its last sign of life, after its attempt's end too."""
+        return self.last_event_ns if self.later_ns is None else max(self.last_event_ns, self.later_ns)
+
     def heard(self) -> list[Event]:
         """All heartbeats, its own and those of the source beside it, in order of time."""
         own = [e for e in self.events if e["kind"] == "heartbeat"]
@@ -81,7 +87,12 @@ class Member:
             return bool((step_end(e) if e["kind"] == "step" else e["ts_ns"]) <= end_ns)
 
         kept = [e for e in self.events if counts(e) or e["kind"] in ("stop", "durable")]
-        return replace(self, events=kept, beats=[e for e in self.beats if e["ts_ns"] <= end_ns])
+        return replace(
+            self,
+            events=kept,
+            beats=[e for e in self.beats if e["ts_ns"] <= end_ns],
+            later_ns=self.last_heard_ns,
+        )
 
     def passages(self) -> list[Passage]:
         """Its steps, cut at each rollback: a step number that falls back, or a `resume` after the first step."""

@@ -14,7 +14,7 @@ from goodput_analytics.model import Category
 from goodput_analytics.settings import Settings
 
 from .attempts import Attempt, assemble, lanes, settle
-from .claims import Context
+from .claims import SAFE, Context
 from .clocks import Clock, aligned, clocks
 from .events import Event, Reading, read
 from .holds import Grant, Hold, grants
@@ -22,6 +22,7 @@ from .incidents import NS, Facts, end_cause, incidents, seconds
 from .ledger import Entry, enter, grants_held, is_silent, job_claims
 from .line import NOTHING, Line, draw
 from .naming import Names, name
+from .numbers import median
 from .saves import Save, saves_of
 from .tail import Tail, phases, tail_of
 from .windows import Course, course, divide
@@ -105,7 +106,7 @@ def account(
         line=line,
         names=names,
         tails=tails,
-        live_attempt=attempts[-1].number if live else None,
+        live=live,
     )
     entries = ledger(run, courses, granted, following, now, context)
     facts = Facts(
@@ -130,7 +131,7 @@ def account(
     if line.durable_step is not None:
         at_risk = 0.0
         if live:
-            at_risk = seconds(sum(e.gpu_ns for e in entries if e.claim.at_risk))
+            at_risk = float(sum((e.gpu_ns * e.claim.at_risk for e in entries), start=SAFE) / NS)
     return {
         "schema": 1,
         "run": run,
@@ -239,8 +240,8 @@ def stragglers(courses: list[Course], names: Names, entries: list[Entry]) -> lis
             if rank in w.lateness_ns:
                 group = {m.rank: m.group for m in c.attempt.members}
                 peers = [v for r, v in w.lateness_ns.items() if group.get(r) == group.get(rank)]
-                middle = statistics.median(peers)
-                if middle > 0:
+                middle = median(peers)
+                if middle:
                     ratios[rank, node].append(w.lateness_ns[rank] / middle)
     order = sorted(slowest, key=lambda key: (-loss[key], key[0], key[1] or ""))
     return [

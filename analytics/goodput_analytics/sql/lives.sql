@@ -1,6 +1,7 @@
 -- Purpose: the lives of the run in order, for the line: what each began from, reached and made safe.
 -- Inputs:  gp_window_times, gp_segments, gp_events, gp_saves, gp_attempts
--- Grain:   one row per (attempt, life) with a step, or with a word of what it resumed from.
+-- Grain:   one row per (attempt, life) with a step, a word of what it resumed from, or a durable save; none of an
+--          attempt after the last that has a step or such a word: it is as if it had not begun.
 -- Columns: first_step, first_c, last_step      NULL without a step
 --          resumes     the steps that its ranks resumed from, without those that resumed from nothing
 --          said        ranks that said what they resumed from; every  all did
@@ -29,5 +30,6 @@ FROM ranks r
 LEFT JOIN steps s ON s.attempt = r.attempt AND s.life = r.life
 LEFT JOIN resumed u ON u.attempt = r.attempt AND u.life = r.life
 LEFT JOIN durable d ON d.attempt = r.attempt AND d.life = r.life
-WHERE s.last_step IS NOT NULL OR u.said IS NOT NULL OR d.durable_step IS NOT NULL
+WHERE (s.last_step IS NOT NULL OR u.said IS NOT NULL OR d.durable_step IS NOT NULL)
+    AND r.attempt <= greatest((SELECT max(attempt) FROM steps), (SELECT max(attempt) FROM resumed))
 ORDER BY r.attempt, r.life

@@ -16,7 +16,8 @@ said AS (
 ),
 beats AS (
     SELECT e.attempt, ts_ns - lag(ts_ns) OVER (PARTITION BY e.source_id, e.part ORDER BY ts_ns) AS beat_ns
-    FROM gp_events e JOIN wanted USING (attempt) WHERE e.kind = 'heartbeat'
+    FROM gp_events e JOIN wanted USING (attempt) JOIN gp_attempts a USING (attempt)
+    WHERE e.kind = 'heartbeat' AND e.ts_ns <= a.end_ns
 ),
 usual AS (
     SELECT attempt, quantile_disc(beat_ns, 0.5) AS beat_ns FROM beats WHERE beat_ns IS NOT NULL GROUP BY attempt

@@ -1,9 +1,10 @@
 -- Purpose: the ranks that were named as slow, and what that cost.
--- Inputs:  gp_named_ranks, gp_ledger, gp_members, gp_measures, gp_windows, gp_lateness, gp_lateness_grouped
+-- Inputs:  gp_named_ranks, gp_ledger, gp_members, gp_measures, gp_windows, gp_lateness, gp_grouped_attempts
 -- Grain:   one row per (rank, node).
 -- Columns: loss_gpu_ns     straggler time of the steps in which it was the latest
 --          slowest_steps   how many they were
---          slowdown_ratio  the median over its steps of its lateness over the median rank's, NULL where that is 0
+--          slowdown_ratio  the median over its steps of its lateness over the median rank's (with groups: the median
+--                          of its own group), NULL where that is 0
 CREATE OR REPLACE TEMP TABLE gp_stragglers AS
 WITH nodes AS (
     SELECT attempt, rank, min(node) AS node FROM gp_members GROUP BY attempt, rank
@@ -12,14 +13,24 @@ losses AS (
     SELECT l.attempt, l.latest_rank AS rank, sum((l.end_ns - l.start_ns)::HUGEINT * l.gpus) AS gpu_ns
     FROM gp_ledger l WHERE l.category = 'straggler' AND l.phase = 'rank' GROUP BY l.attempt, l.latest_rank
 ),
+groups AS (
+    SELECT m.attempt, m.life, m.step, m.grp, middle_ns(quantile_disc(
+        CASE WHEN 2 * w.busy_ranks >= w.ranks THEN m.late_ns ELSE m.late_gap_ns END, [0.5, 0.5000000001])) AS typical_late_ns
+    FROM gp_measures m
+    JOIN gp_windows w ON w.attempt = m.attempt AND w.life = m.life AND w.step = m.step
+    WHERE m.attempt IN (SELECT attempt FROM gp_grouped_attempts) AND m.attempt IN (SELECT attempt FROM gp_named_ranks)
+    GROUP BY m.attempt, m.life, m.step, m.grp
+),
 ratios AS (
     SELECT n.attempt, n.rank,
-        CASE WHEN 2 * w.busy_ranks >= w.ranks THEN m.late_ns ELSE m.late_gap_ns END::DOUBLE / coalesce(g.typical_late_ns, t.typical_late_ns) AS ratio
+        CASE WHEN 2 * w.busy_ranks >= w.ranks THEN m.late_ns ELSE m.late_gap_ns END::DOUBLE
+            / coalesce(g.typical_late_ns, t.typical_late_ns) AS ratio
     FROM gp_named_ranks n
     JOIN gp_measures m ON m.attempt = n.attempt AND m.rank = n.rank
     JOIN gp_windows w ON w.attempt = m.attempt AND w.life = m.life AND w.step = m.step
     JOIN gp_lateness t ON t.attempt = m.attempt AND t.life = m.life AND t.step = m.step
-    LEFT JOIN gp_lateness_grouped g ON g.attempt = m.attempt AND g.life = m.life AND g.step = m.step
+    LEFT JOIN groups g ON g.attempt = m.attempt AND g.life = m.life AND g.step = m.step
+        AND g.grp IS NOT DISTINCT FROM m.grp
     WHERE coalesce(g.typical_late_ns, t.typical_late_ns) > 0
 ),
 slowdowns AS (
