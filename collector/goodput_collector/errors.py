@@ -17,3 +17,19 @@ class DatabaseError(GoodputCollectorError):
 
 class DatabaseLockedError(DatabaseError):
     """Another process holds the database."""
+
+
+class ArchiveError(GoodputCollectorError):
+    """The stream archive cannot be opened or read."""
+
+
+class StorageError(GoodputCollectorError):
+    """A disk refused; nothing is lost, and the sender is to try again."""
+
+
+class BusyError(GoodputCollectorError):
+    """Too much waits already: come again after `retry_after_s` seconds."""
+
+    def __init__(self, message: str, *, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s

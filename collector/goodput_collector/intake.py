@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import duckdb
@@ -14,6 +14,8 @@ from goodput_collector.database import one_row, sql_text
 from goodput_collector.settle import Repeats, settle
 from goodput_collector.stage import Carry, Stage
 from goodput_collector.streams import Slice
+
+_STATES_HELD = 200_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +40,13 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of one part."""
+    """What came of one part; `runs` are the keys of the runs that it told of (None: an allocation without one)."""
 
     events: int
     duplicates: int
     conflicts: int
     rejected: Counter[str]
+    runs: frozenset[int | None] = frozenset()
 
 
 class Intake:
@@ -55,38 +58,72 @@ class Intake:
     def __init__(self, con: duckdb.DuckDBPyConnection, *, fast: bool = True) -> None:
         self._con = con
         self._fast = fast
+        # What the table `streams` holds, for the streams asked for lately: looking each one up would be most of the
+        # cost of a batch of thousands.
+        self._states: dict[str, StreamState] = {}
         con.execute(sql_text("macros"))
 
     def stream(self, name: str) -> StreamState:
         """What is known of a stream; nothing, if it is new."""
-        row = one_row(
-            self._con,
-            "SELECT stream_id, offset_bytes, fingerprint, carry_run, carry_source FROM streams WHERE name = ?",
-            [name],
-        )
-        if row is None:
-            return StreamState()
-        return StreamState(
-            stream_id=row[0], offset_bytes=row[1], fingerprint=row[2], carry_run=row[3], carry_source=row[4]
-        )
+        return self.streams([name])[0]
 
-    def take(self, parts: Sequence[Part]) -> list[Outcome]:
-        """Lands the parts, at most one of each stream, all or none of them; the outcomes are in their order."""
+    def streams(self, names: Sequence[str]) -> list[StreamState]:
+        """What is known of each stream."""
+        states = self._states
+        unknown = [name for name in names if name not in states]
+        if unknown:
+            if len(states) + len(unknown) > _STATES_HELD:
+                states.clear()
+                unknown = list(names)
+            states.update(dict.fromkeys(unknown, StreamState()))
+            found = self._con.execute(
+                "SELECT name, stream_id, offset_bytes, fingerprint, carry_run, carry_source FROM streams "
+                "WHERE name IN (SELECT unnest(?))",
+                [unknown],
+            ).fetchall()
+            for name, stream_id, offset_bytes, fingerprint, run, source in found:
+                states[name] = StreamState(
+                    stream_id=stream_id,
+                    offset_bytes=offset_bytes,
+                    fingerprint=fingerprint,
+                    carry_run=run,
+                    carry_source=source,
+                )
+        return [states[name] for name in names]
+
+    def take(
+        self, parts: Sequence[Part], also: Callable[[duckdb.DuckDBPyConnection, Stage | None], None] | None = None
+    ) -> list[Outcome]:
+        """Lands the parts, at most one of each stream, all or none of them; the outcomes are in their order.
+
+        `also` is done in the same transaction, with the stage of the batch (None where no part has data).
+        """
         self._con.execute("BEGIN")
         try:
-            outcomes = self._take(parts)
+            outcomes, states = self._take(parts, also)
+            self._con.execute("COMMIT")
         except BaseException:
-            self._con.execute("ROLLBACK")
+            try:
+                self._con.execute("ROLLBACK")
+            except duckdb.Error:
+                pass  # A database that has failed has no transaction any more; the first error says more.
             raise
-        self._con.execute("COMMIT")
+        self._states.update(zip((part.name for part in parts), states, strict=True))
         return outcomes
 
-    def _take(self, parts: Sequence[Part]) -> list[Outcome]:
-        states = [self._state(part) for part in parts]
+    def _take(
+        self, parts: Sequence[Part], also: Callable[[duckdb.DuckDBPyConnection, Stage | None], None] | None
+    ) -> tuple[list[Outcome], list[StreamState]]:
+        known = self.streams([part.name for part in parts])
+        states = [
+            StreamState(stream_id=state.stream_id) if part.begins else state
+            for part, state in zip(parts, known, strict=True)
+        ]
         batch = Batch([part.slice.data for part in parts])
         events: list[Counter[int | None]] = [Counter() for _ in parts]
         repeats = Repeats.none(len(parts))
         carries = [(state.carry_run, state.carry_source) for state in states]
+        stage = None
         if any(part.slice.data for part in parts):
             stage = Stage(self._con, batch, fast=self._fast)
             carries = stage.carry(carries)
@@ -94,50 +131,68 @@ class Intake:
             events = stage.events()
             repeats = settle(self._con, batch, stage.kinds)
             stage.land()
-        ids = self._move(parts, states, carries)
+        moved = self._move(parts, states, carries)
+        ids = [state.stream_id for state in moved if state.stream_id is not None]
         self._note_runs(ids, events)
         rejected = self._keep_rejected(parts, ids, batch)
-        return [
+        if also is not None:
+            also(self._con, stage)
+        outcomes = [
             Outcome(
                 events=sum(events[index].values()),
                 duplicates=repeats.duplicates[index],
                 conflicts=repeats.conflicts[index],
                 rejected=rejected[index],
+                runs=frozenset(events[index]),
             )
             for index in range(len(parts))
         ]
+        return outcomes, moved
 
-    def _state(self, part: Part) -> StreamState:
-        known = self.stream(part.name)
-        return StreamState(stream_id=known.stream_id) if part.begins else known
-
-    def _move(self, parts: Sequence[Part], states: Sequence[StreamState], carries: Sequence[Carry]) -> list[int]:
-        """Sets how far each stream was taken; the streams' keys."""
+    def _move(
+        self, parts: Sequence[Part], states: Sequence[StreamState], carries: Sequence[Carry]
+    ) -> list[StreamState]:
+        """Sets how far each stream was taken; the streams' new states."""
         con = self._con
-        ids: list[int] = []
+        next_id = 0
+        if any(state.stream_id is None for state in states):
+            row = one_row(con, "SELECT coalesce(max(stream_id), 0) + 1 FROM streams")
+            assert row is not None
+            next_id = int(row[0])
+        moved: list[StreamState] = []
+        new: list[bool] = []
         for part, state, (run, source) in zip(parts, states, carries, strict=True):
             if any(one.breaks for one in part.slice.skipped):
                 run = source = None
-            values = [part.slice.end_bytes, part.slice.fingerprint, run, source]
             stream_id = state.stream_id
+            new.append(stream_id is None)
             if stream_id is None:
-                row = one_row(con, "SELECT coalesce(max(stream_id), 0) + 1 FROM streams")
-                assert row is not None
-                stream_id = int(row[0])
-                con.execute("INSERT INTO streams VALUES (?, ?, ?, ?, ?, ?)", [stream_id, part.name, *values])
-            else:
-                con.execute(
-                    "UPDATE streams SET offset_bytes = ?, fingerprint = ?, carry_run = ?, carry_source = ? "
-                    "WHERE stream_id = ?",
-                    [*values, stream_id],
+                stream_id, next_id = next_id, next_id + 1
+            moved.append(
+                StreamState(
+                    stream_id=stream_id,
+                    offset_bytes=part.slice.end_bytes,
+                    fingerprint=part.slice.fingerprint,
+                    carry_run=run,
+                    carry_source=source,
                 )
-                # An unfinished line has gone on; but if another file has its stream's name now, it never will.
-                if part.begins:
-                    con.execute("UPDATE rejected SET pending = false WHERE stream_id = ? AND pending", [stream_id])
-                else:
-                    con.execute("DELETE FROM rejected WHERE stream_id = ? AND pending", [stream_id])
-            ids.append(stream_id)
-        return ids
+            )
+        table = pa.table(
+            {
+                "stream_id": pa.array([state.stream_id for state in moved], pa.int32()),
+                "name": pa.array([part.name for part in parts], pa.string()),
+                "offset_bytes": pa.array([state.offset_bytes for state in moved], pa.int64()),
+                "fingerprint": pa.array([state.fingerprint for state in moved], pa.string()),
+                "carry_run": pa.array([state.carry_run for state in moved], pa.string()),
+                "carry_source": pa.array([state.carry_source for state in moved], pa.string()),
+                "new": pa.array(new, pa.bool_()),
+                "begins": pa.array([part.begins for part in parts], pa.bool_()),
+            }
+        )
+        con.register("goodput_moved", table)
+        con.execute(sql_text("move"))
+        con.unregister("goodput_moved")
+        return moved
 
     def _note_runs(self, ids: Sequence[int], events: Sequence[Counter[int | None]]) -> None:
         pairs = [(stream, run) for stream, runs in zip(ids, events, strict=True) for run in runs if run is not None]

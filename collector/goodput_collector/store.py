@@ -1,0 +1,165 @@
+"""What the collector keeps: the archive, the database, and for every stream how far it was taken.
+
+A group of chunks is first appended to the archive, then landed in the database in one transaction with the streams'
+offsets and the archive's position. Killed in between, the database is behind the archive, never the other way round,
+and catches up when it is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+from goodput_collector.archive import Archive, Record
+from goodput_collector.database import open_database
+from goodput_collector.errors import ArchiveError, DatabaseError, StorageError
+from goodput_collector.lander import Lander, Replay
+from goodput_collector.lines import HEAD_BYTES, MAX_LINE_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Bytes of the stream `stream` from `offset_bytes` on. `final`: it never goes on after them."""
+
+    stream: str
+    offset_bytes: int
+    data: bytes
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Where a stream stands now, and whether the chunk began where it stood before."""
+
+    offset_bytes: int
+    fits: bool
+
+
+def admit(known_bytes: int, chunk: Chunk) -> Record | None:
+    """What of a chunk is kept, for a stream that stands at `known_bytes`: its whole lines. None: nothing.
+
+    A line that is too long to be held is left out, but for its head, so that the stream can go on.
+    """
+    if chunk.offset_bytes != known_bytes:
+        return None
+    size = len(chunk.data) if chunk.final else chunk.data.rfind(b"\n") + 1
+    if size:
+        return Record(name=chunk.stream, offset_bytes=known_bytes, end_bytes=known_bytes + size, data=chunk.data[:size])
+    if len(chunk.data) > MAX_LINE_BYTES:
+        end = known_bytes + len(chunk.data)
+        head = chunk.data[:HEAD_BYTES]
+        return Record(name=chunk.stream, offset_bytes=known_bytes, end_bytes=end, data=head, skipped=True)
+    return None
+
+
+class Store:
+    """The archive and the database of one collector. One thread uses it; `cursor` is for others.
+
+    Attributes:
+        archive: the stream archive.
+        lander: what lands its records in the database.
+        healthy: the database has all that the archive has.
+    """
+
+    def __init__(self, db_path: Path, archive_path: Path) -> None:
+        """Opens both, made where there are none, and lands what the database lacks.
+
+        Raises DatabaseError, DatabaseLockedError or ArchiveError, with what to do.
+        """
+        self.healthy = False
+        self._db_path = db_path
+        self._base = open_database(db_path)
+        try:
+            self.archive = Archive(archive_path)
+            try:
+                self.lander = Lander(self._base.cursor(), self.archive.id)
+                self._catch_up()
+            except BaseException:
+                self.archive.close()
+                raise
+        except duckdb.Error as error:
+            self._base.close()
+            raise DatabaseError(
+                f"The database {db_path} cannot be used ({_first_line(error)}); make room on its disk, or remove it "
+                f"and make it again with `goodput rebuild --archive {archive_path} --db {db_path}`."
+            ) from error
+        except BaseException:
+            self._base.close()
+            raise
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """A connection of its own to the database, for a thread that reads. Raises duckdb.Error."""
+        return self._base.cursor()
+
+    def offsets(self, names: Sequence[str]) -> list[int]:
+        """Where each stream stands."""
+        return self.lander.offsets(names)
+
+    def take(self, chunks: Sequence[Chunk]) -> list[Answer]:
+        """Keeps the chunks, at most one of each stream, for good; the answers are in their order.
+
+        Raises StorageError when a disk refused: nothing is answered then, and whatever was kept will be said by the
+        next answer.
+        """
+        if not self.healthy:
+            self.heal()
+        known = self.offsets([chunk.stream for chunk in chunks])
+        records = [admit(at, chunk) for at, chunk in zip(known, chunks, strict=True)]
+        kept = [record for record in records if record is not None]
+        if kept:
+            try:
+                end = self.archive.append(kept)
+            except OSError as error:
+                raise StorageError(f"The archive could not be written ({error.strerror or error}).") from error
+            self.healthy = False
+            try:
+                self.lander.land(kept, end)
+            except duckdb.Error as error:
+                raise StorageError(f"The database could not be written ({_first_line(error)}).") from error
+            self.healthy = True
+        return [
+            Answer(offset_bytes=at if record is None else record.end_bytes, fits=chunk.offset_bytes == at)
+            for at, record, chunk in zip(known, records, chunks, strict=True)
+        ]
+
+    def heal(self) -> None:
+        """Lands what the database lacks, after a failure. Raises StorageError while it cannot be done."""
+        try:
+            self.lander.attach(self._base.cursor(), self.archive.id)
+            self._catch_up()
+        except duckdb.Error as error:
+            try:
+                # After some failures DuckDB refuses all work until the file is opened anew.
+                self._base.close()
+                self._base = open_database(self._db_path)
+                self.lander.attach(self._base.cursor(), self.archive.id)
+                self._catch_up()
+            except (duckdb.Error, DatabaseError):
+                raise StorageError(f"The database could not be written ({_first_line(error)}).") from error
+
+    def close(self) -> None:
+        """Closes both."""
+        self._base.close()
+        self.archive.close()
+
+    def _catch_up(self) -> None:
+        """Lands all groups that the archive has and the database has not."""
+        position = self.lander.position()
+        if position > self.archive.end:
+            raise ArchiveError(
+                f"The archive ends before what {self._db_path} has taken from it: put the whole archive back, or name "
+                "a new archive folder and a new database file."
+            )
+        replay = Replay(self.lander.land)
+        for group in self.archive.groups(position):
+            replay.add(group.records, group.end)
+        replay.flush()
+        self.healthy = True
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error)
+    return text.splitlines()[0] if text else type(error).__name__
