@@ -32,15 +32,16 @@ CREATE TABLE events AS SELECT * FROM read_json($file, format = 'newline_delimite
 
 
 def write_steps(path: Path, steps: int, *, carried: bool) -> None:
-    """A file of `steps` step events of a few ranks; `carried`: run and source only on the first line of each rank."""
+    """A file of `steps` events of a few ranks, a `start` and then steps; `carried`: run and source only in the `start`."""
     with path.open("w") as out:
         for rank in range(RANKS):
             who = f'"run":"bench","source":"bench-rank-{rank}-4f1c",'
-            for number in range(steps // RANKS):
+            out.write(f'{{"kind":"start",{who}"seq":0,"ts_ns":{T0_NS},"v":1,"rank":{rank},"world_size":{RANKS}}}\n')
+            named = "" if carried else who
+            for number in range(1, steps // RANKS):
                 start_ns = T0_NS + number * 1_003_000_017 + rank * 10_007
-                named = who if number == 0 or not carried else ""
                 out.write(
-                    f'{{"kind":"step",{named}"seq":{number},"ts_ns":{start_ns + 900_000_001},"step":{number + 1},'
+                    f'{{"kind":"step",{named}"seq":{number},"ts_ns":{start_ns + 900_000_001},"step":{number},'
                     f'"start_ns":{start_ns},"end_ns":{start_ns + 900_000_001},'
                     f'"data_ns":{number * 7919 % 50_000_000},"busy_ns":{number * 104_729 % 800_000_000}}}\n'
                 )
@@ -109,7 +110,7 @@ def main() -> int:
             f"{TARGET_RATIO}.",
             "The ratio of processor time suffers less from what else the machine does meanwhile.",
             "",
-            "| step events | run and source | bare, events/s | landed, events/s | ratio | of processor time |",
+            "| events | run and source | bare, events/s | landed, events/s | ratio | of processor time |",
             "|---:|---|---:|---:|---:|---:|",
             *rows,
             "",

@@ -59,12 +59,17 @@ class Stage:
         ends = pa.table({"pos": pa.array([*(start - 1 for start in begins[1:]), len(batch.data)], pa.int64())})
         con.register("goodput_marks", marks)
         con.register("goodput_ends", ends)
+        con.register("goodput_begins", pa.table({"pos": pa.array(begins, pa.int64())}))
+        con.execute("SET VARIABLE goodput_lacking = $1", [self._lacking > 0])
         con.execute(sql_text("carry"))
+        if self._lacking:
+            con.execute(sql_text("fill"))
         found = con.execute(
             "SELECT m.run, m.source FROM goodput_ends e ASOF JOIN marks m ON e.pos >= m.pos ORDER BY e.pos"
         ).fetchall()
         con.unregister("goodput_marks")
         con.unregister("goodput_ends")
+        con.unregister("goodput_begins")
         return [(run, source) for run, source in found]
 
     def type_events(self) -> None:
