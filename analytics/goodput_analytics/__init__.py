@@ -14,7 +14,7 @@ from goodput_analytics.model import (
     RunSummary,
     Straggler,
 )
-from goodput_analytics.report import report, runs
+from goodput_analytics.report import report, report_and_summary, runs
 from goodput_analytics.settings import Settings
 
 __all__ = [
@@ -35,5 +35,6 @@ __all__ = [
     "UnknownRun",
     "build",
     "report",
+    "report_and_summary",
     "runs",
 ]

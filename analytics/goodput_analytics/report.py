@@ -130,25 +130,39 @@ def runs(
                 # One run that cannot be computed must not hide the others; asking for it alone says why.
                 found.append(_unknown(con, name))
                 break
-            seen = con.execute(
-                "SELECT least((SELECT min(ts_ns) FROM gp_events), (SELECT min(begin_ns) FROM gp_window_times)), "
-                "greatest((SELECT max(ts_ns) FROM gp_events), (SELECT max(end_ns) FROM gp_window_times))"
-            ).fetchall()[0]
-            found.append(
-                RunSummary(
-                    run=name,
-                    state=one.state,
-                    attempts=len(one.attempts),
-                    first_event_ns=int(seen[0] or 0),
-                    last_event_ns=int(seen[1] or 0),
-                    allocated_gpu_s=one.allocated_gpu_s,
-                    goodput_ratio=one.goodput_ratio,
-                )
-            )
+            found.append(_summary(con, one))
             launch += 1
             if launch > ledger.launches:
                 break
     return sorted(found, key=lambda summary: -summary.last_event_ns)
+
+
+def report_and_summary(
+    con: duckdb.DuckDBPyConnection, run: str, *, now_ns: int | None = None, settings: Settings | None = None
+) -> tuple[Report, RunSummary, int]:
+    """The breakdown of one run, its line in the list of runs, and how many launches its name stands for.
+
+    Arguments and errors are those of `report`.
+    """
+    one, ledger = _report(con, run, now_ns, settings or Settings())
+    return one, _summary(con, one), ledger.launches
+
+
+def _summary(con: duckdb.DuckDBPyConnection, one: Report) -> RunSummary:
+    """The line of the run whose relations stand in the connection."""
+    seen = con.execute(
+        "SELECT least((SELECT min(ts_ns) FROM gp_events), (SELECT min(begin_ns) FROM gp_window_times)), "
+        "greatest((SELECT max(ts_ns) FROM gp_events), (SELECT max(end_ns) FROM gp_window_times))"
+    ).fetchall()[0]
+    return RunSummary(
+        run=one.run,
+        state=one.state,
+        attempts=len(one.attempts),
+        first_event_ns=int(seen[0] or 0),
+        last_event_ns=int(seen[1] or 0),
+        allocated_gpu_s=one.allocated_gpu_s,
+        goodput_ratio=one.goodput_ratio,
+    )
 
 
 def _unknown(con: duckdb.DuckDBPyConnection, run: str) -> RunSummary:
