@@ -26,6 +26,8 @@ GOODPUT_JOB = "GOODPUT_JOB"
 and for a restart that keeps them."""
 GOODPUT_DEVICES = "GOODPUT_DEVICES"
 """GPUs that one rank drives, where `start` is not told; default 1."""
+GOODPUT_SUMMARY = "GOODPUT_SUMMARY"
+"""`0`, `false`, `no` or `off`: nothing is printed at the end; default: rank 0 prints a short summary on stderr."""
 
 DEFAULT_MEMORY = "/dev/shm"
 DEFAULT_HEARTBEAT_S = 5.0
@@ -34,6 +36,7 @@ DEVICES_LIMIT = 1 << 16
 """No rank drives so many GPUs."""
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"0", "false", "no", "off"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +53,7 @@ class Environment:
         memory: directory for memory segments, None to keep them inside the process.
         heartbeat_s: seconds between heartbeats, 0 for none.
         devices: GPUs that one rank drives, None when not given.
+        summary: rank 0 may print a summary at the end.
         variables: the whole environment as it was, for the launchers' variables.
         complaints: one plain sentence for each value that could not be used.
     """
@@ -63,6 +67,7 @@ class Environment:
     memory: str | None = DEFAULT_MEMORY
     heartbeat_s: float = DEFAULT_HEARTBEAT_S
     devices: int | None = None
+    summary: bool = True
     variables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     complaints: tuple[str, ...] = ()
 
@@ -96,6 +101,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
         memory=None if memory.lower() == "off" else memory,
         heartbeat_s=number(GOODPUT_HEARTBEAT_S, DEFAULT_HEARTBEAT_S, 0),
         devices=int(number(GOODPUT_DEVICES, 1, 1, DEVICES_LIMIT)) if env.get(GOODPUT_DEVICES, "").strip() else None,
+        summary=env.get(GOODPUT_SUMMARY, "").strip().lower() not in _FALSE,
         variables=MappingProxyType(env),
         complaints=tuple(complaints),
     )

@@ -87,5 +87,11 @@ class NoopRecorder:
     def preempted(self) -> None:
         pass
 
+    def first_time(self, step: int) -> bool:
+        return True
+
+    def checkpoint_requested(self) -> bool:
+        return False
+
     def finish(self) -> None:
         pass

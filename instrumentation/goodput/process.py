@@ -48,13 +48,3 @@ def device_kind(variables: Mapping[str, str]) -> str:
     present = Path("/dev/nvidiactl").exists() or Path("/dev/kfd").exists()
     hidden = variables.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
     return "cuda" if built and present and not hidden else "cpu"
-
-
-def versions() -> dict[str, str]:
-    """Versions of what runs, of packages that are already imported only."""
-    found = {"python": ".".join(map(str, sys.version_info[:3]))}
-    for name in ("torch", "lightning", "transformers", "accelerate"):
-        version = getattr(sys.modules.get(name), "__version__", None)
-        if version is not None:
-            found[name] = str(version)
-    return found

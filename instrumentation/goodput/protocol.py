@@ -83,5 +83,18 @@ class Recorder(Protocol):
         """The platform takes the machine away: whatever ends this process now is no failure of its own.
         May be called from a signal handler."""
 
+    def first_time(self, step: int) -> bool:
+        """Whether this step is computed for the first time in this run, for side effects that must not happen twice.
+
+        False for a step that was done, or asked about here, before a restart on this node or before a `resumed`, and
+        for one that a loaded checkpoint holds. Asked again in the same pass the answer is the same. On a node that has
+        not seen the run, steps after the loaded checkpoint's count as new; a recorder that does nothing says True.
+        """
+
+    def checkpoint_requested(self) -> bool:
+        """Whether the platform asks for a save now, as before a maintenance. Costs one read of memory; true until a
+        checkpoint that begins after it has ended well. Ask after a step: then all ranks agree (`goodput.request`)."""
+
     def finish(self) -> None:
-        """Training is complete. Waits at most two seconds for the disk. Later calls of any method do nothing."""
+        """Training is complete. Waits at most two seconds for the disk. Later calls of any method do nothing.
+        Rank 0 prints a short summary on stderr, unless `GOODPUT_SUMMARY=0`."""

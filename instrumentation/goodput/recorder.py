@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import count as counter
 from operator import index
 from typing import TypeVar
@@ -11,13 +11,16 @@ from typing import TypeVar
 from goodput.clock import Clock
 from goodput.events import COUNT_LIMIT, Field, Kind, StopReason, format_event
 from goodput.feed import Feed, feed
+from goodput.firsttime import FirstTimes
 from goodput.guard import Guard
 from goodput.memory import Memory
 from goodput.names import Names
 from goodput.outcome import Outcome, outcome_of
 from goodput.outlet import Outlet
+from goodput.request import RequestWatch
 from goodput.spans import OpenSpan, SpanContext
 from goodput.steps import Steps
+from goodput.tally import SpanTimes, Summary, span_category, summarize
 from goodput.worker import Worker
 
 T = TypeVar("T")
@@ -34,6 +37,10 @@ class LiveRecorder:
         ended_ns: when the `stop` was written, None while there is none.
         resumes: how often `resumed` has told where the training goes on.
         resumed_step: what it told last; None for a beginning from nothing, and while it has told nothing.
+        started_ns: since when the rank's time counts: the start of its process, or of this record.
+        rank, world_size: the rank's place.
+        on_end: called once with the summary and the reason, when the `stop` has been handed over.
+        first_times, requests: what `first_time` and `checkpoint_requested` ask; None where there is nothing to ask.
     """
 
     __slots__ = (
@@ -44,16 +51,23 @@ class LiveRecorder:
         "_outlet",
         "_seq",
         "_span_ids",
+        "_span_times",
         "_spans",
         "_worker",
         "ended_ns",
+        "first_times",
         "guard",
+        "on_end",
         "outcome",
+        "rank",
+        "requests",
         "resumed_step",
         "resumes",
         "run",
         "source",
+        "started_ns",
         "steps",
+        "world_size",
     )
 
     def __init__(self, *, run: str, source: str, clock: Clock, memory: Memory, guard: Guard) -> None:
@@ -73,7 +87,13 @@ class LiveRecorder:
         self._span_ids = counter()
         # In order of beginning. Changed by single atomic calls, read through copies.
         self._spans: dict[int, OpenSpan] = {}
+        self._span_times = SpanTimes()
         self._worker: Worker | None = None
+        self.started_ns = clock.now_ns()
+        self.rank, self.world_size = 0, 1
+        self.on_end: Callable[[Summary, StopReason], None] | None = None
+        self.first_times: FirstTimes | None = None
+        self.requests: RequestWatch | None = None
         self.steps = Steps(
             clock=clock,
             memory=memory,
@@ -97,6 +117,8 @@ class LiveRecorder:
             self.steps.rewind()
             # The step before the first is how some say that nothing was loaded.
             number = None if step is None or step == -1 else _step_number(step)
+            if self.first_times is not None:
+                self.first_times.resumed(number)
             self._event(Kind.RESUME, {"step": number})
             self.resumed_step = number
             self.resumes += 1
@@ -142,6 +164,9 @@ class LiveRecorder:
                 name=str(name),
                 step=None if step is None else self._span_step(index(step)),
                 since_ns=self._clock.now_ns(),
+                category=span_category(str(name), category),
+                outermost=not self._spans,
+                asked=None if self.requests is None else self.requests.pending,
             )
             fields: dict[str, Field] = {"span": span.name, "id": str(span.id)}
             if span.step is not None:
@@ -168,7 +193,9 @@ class LiveRecorder:
                 fields["step"] = found.step
             if not ok:
                 fields["ok"] = False
-            self._event(Kind.END, fields)
+            now = self._clock.now_ns()
+            self._event(Kind.END, fields, now)
+            self._note_span(found, now, ok)
         except Exception as error:
             self._failed("span could not be ended", error)
 
@@ -190,6 +217,25 @@ class LiveRecorder:
             self._announce(Outcome(reason=StopReason.PREEMPTED, detail=None, ts_ns=self._clock.now_ns()))
         except Exception as error:
             self.guard.caught("preemption could not be recorded", error)
+
+    def first_time(self, step: int) -> bool:
+        try:
+            known = self.first_times
+            return True if known is None else known.first(_step_number(step), self.steps.done)
+        except Exception as error:
+            # A side effect that is left out can be mended; one that comes twice cannot.
+            self.guard.caught("first_time could not be answered", error)
+            return False
+
+    def checkpoint_requested(self) -> bool:
+        requests = self.requests
+        if requests is None or requests.pending is None:
+            return False
+        pending = requests.pending
+        if pending is None or pending.step is None:
+            return pending is not None
+        done = self.steps.done
+        return done is not None and done >= pending.step
 
     def finish(self) -> None:
         try:
@@ -235,10 +281,13 @@ class LiveRecorder:
             if outcome.reason in (StopReason.EXCEPTION, StopReason.SIGNAL):
                 for span in reversed(self._spans.copy().values()):
                     self.event(Kind.END, {"span": span.name, "id": str(span.id), "ok": False}, outcome.ts_ns)
+            summary = self.summary()
             if self._worker is not None:
                 self._worker.stop(outcome)
                 if wait:
                     self._worker.wait_closed()
+            if self.on_end is not None:
+                self.on_end(summary, outcome.reason)
         except Exception as error:
             self.guard.caught("stop could not be recorded", error)
 
@@ -256,6 +305,9 @@ class LiveRecorder:
         self._outlet.shut()
         self._memory.closed = True
         self._worker = None
+        self.on_end = self.requests = None
+        if self.first_times is not None:
+            self.first_times.abandon()
         self.steps.forget()
 
     # -- how it is written ---------------------------------------------------------------------------------------
@@ -267,6 +319,18 @@ class LiveRecorder:
     def event(self, kind: Kind, fields: dict[str, Field], ts_ns: int | None = None) -> bool:
         """Hand over an event that the recorder itself has to say, after the end too. False when it had no room."""
         return self._outlet.emit_last(self._line(kind, fields, ts_ns))
+
+    def summary(self) -> Summary:
+        """The attempt so far, as this rank saw it."""
+        return summarize(
+            run=self.run,
+            rank=self.rank,
+            world_size=self.world_size,
+            start_ns=self.started_ns,
+            end_ns=self._clock.now_ns() if self.ended_ns is None else self.ended_ns,
+            steps=self.steps.times(),
+            spans=self._span_times,
+        )
 
     def phase(self) -> tuple[str, int]:
         """What the loop is doing, and since when, as a heartbeat tells it. From any thread."""
@@ -287,6 +351,16 @@ class LiveRecorder:
     def _line(self, kind: Kind, fields: dict[str, Field] | None, ts_ns: int | None) -> bytes:
         seq = next(self._seq)
         return self._names.put(seq, format_event(kind, seq, self._clock.now_ns() if ts_ns is None else ts_ns, fields))
+
+    def _note_span(self, span: OpenSpan, end_ns: int, ok: bool) -> None:
+        """A span has ended: what that means for the summary, and for a save that was asked for."""
+        steps = self.steps
+        if span.outermost and steps.done is not None:
+            self._span_times.add(span.category, end_ns - span.since_ns, inside_step=steps.open)
+        if ok and span.name == "checkpoint":
+            self._span_times.saves += 1
+            if span.asked is not None and self.requests is not None:
+                self.requests.answered(span.asked)
 
     def _announce(self, outcome: Outcome) -> None:
         if self.ended_ns is not None:

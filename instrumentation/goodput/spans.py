@@ -6,15 +6,21 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
+from goodput.request import CheckpointRequest
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSpan:
-    """A span that has begun. `since_ns`: when; `step`: the step that it belongs to."""
+    """A span that has begun. `since_ns`: when; `step`: the step that it belongs to; `category`: of its time;
+    `outermost`: in no other span; `asked`: the request for a save that was there when it began."""
 
     id: int
     name: str
     step: int | None
     since_ns: int
+    category: str = "unattributed"
+    outermost: bool = True
+    asked: CheckpointRequest | None = None
 
 
 class SpanKeeper(Protocol):

@@ -14,6 +14,8 @@ from goodput.clock import Clock
 from goodput.directory import default_spool_directory, prepare_directory, tmpfs_directory
 from goodput.environment import DEVICES_LIMIT, Environment, read_environment
 from goodput.events import VERSION, Field, Kind, readable_text
+from goodput.facts import process_facts
+from goodput.firsttime import FirstTimes, sweep_steps
 from goodput.guard import Guard, warn_once
 from goodput.identity import Identity, identify
 from goodput.liveness import LivenessLock, SourceInfo
@@ -21,6 +23,8 @@ from goodput.memory import Memory
 from goodput.noop import NoopRecorder
 from goodput.protocol import Recorder
 from goodput.recorder import LiveRecorder
+from goodput.request import RequestWatch
+from goodput.saying import say_summary
 from goodput.spool import recover_dead
 from goodput.worker import Worker
 from goodput.writer import SpoolWriter
@@ -73,7 +77,7 @@ def start(
             spool=_directory(spool, environment),
             devices=_devices(devices) or environment.devices or 1,
             group=_text("group", group),
-            meta={**process.versions(), **_texts("meta", meta)},
+            meta={**process_facts(environment.variables), **_texts("meta", meta)},
         )
     except Exception as error:
         Guard().caught("recording could not be begun", error)
@@ -100,6 +104,17 @@ def _begin(
     source = f"r{identity.rank}-{_file_part(identity.node)}-{os.urandom(8).hex()}"
     memory, lock = _reserve(environment, spool, run, source, identity, guard)
     recorder = LiveRecorder(run=run, source=source, clock=clock, memory=memory, guard=guard)
+    recorder.started_ns = started
+    recorder.rank, recorder.world_size = identity.rank, identity.world_size
+    recorder.first_times = FirstTimes(
+        run=run,
+        rank=identity.rank,
+        memory=None if memory.path is None else memory.path.parent,
+        spool=None if lock is None else spool,
+        guard=guard,
+    )
+    recorder.requests = None if lock is None else RequestWatch(spool=spool, run=run)
+    recorder.on_end = say_summary if environment.summary else None
     fields: dict[str, Field] = {
         "v": VERSION,
         "job": (job or identity.job)[:_TEXT_MAX_CHARS],
@@ -135,8 +150,15 @@ def _begin(
     recorder.attach(worker)
     worker.start()
     hooks.watch(recorder)
-    threading.Thread(target=recover_dead, args=(spool,), name="goodput-recover", daemon=True).start()
+    threading.Thread(target=_take_up, args=(spool, memory.path), name="goodput-recover", daemon=True).start()
     return recorder
+
+
+def _take_up(spool: Path, memory: Path | None) -> None:
+    """What others left on this node."""
+    recover_dead(spool)
+    sweep_steps(spool)
+    sweep_steps(None if memory is None else memory.parent)
 
 
 def _reserve(

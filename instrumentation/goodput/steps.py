@@ -12,6 +12,7 @@ from goodput.events import COUNT_LIMIT, format_step
 from goodput.memory import Memory, PendingStep
 from goodput.names import Names
 from goodput.outlet import Outlet
+from goodput.tally import StepTimes
 
 COALESCE_BELOW_NS = 50_000_000
 """Steps are joined until an event stands for at least this long: 20 events a second."""
@@ -48,10 +49,12 @@ class Steps:
     __slots__ = (
         "_block_shift",
         "_count",
+        "_counted",
         "_cut",
         "_data_ns",
         "_failed",
         "_fed",
+        "_first_ns",
         "_loss",
         "_lr",
         "_mark_next",
@@ -68,9 +71,12 @@ class Steps:
         "_pending",
         "_seq",
         "_shift",
+        "_skipped_ns",
+        "_spent_ns",
         "_step",
         "_turn",
         "_wait_ns",
+        "_waited_ns",
         "alert",
         "applied",
         "done",
@@ -120,6 +126,11 @@ class Steps:
         self._noted = False
         self._wait_ns = 0
         self._data_ns = 0
+        self._counted = 0
+        self._spent_ns = 0
+        self._waited_ns = 0
+        self._skipped_ns = 0
+        self._first_ns: int | None = None
         self._loss = _NAN
         self._lr = _NAN
         self.alert = True
@@ -186,6 +197,10 @@ class Steps:
             busy = -1 if own is None else own - start
             self.done = step
             self.ended_ns = end
+            self._counted += self._count
+            self._spent_ns += end - start
+            if data > 0:
+                self._waited_ns += data
             if self._noted:
                 loss, lr = self._loss, self._lr
             else:
@@ -195,6 +210,8 @@ class Steps:
             else:
                 if self._pending:
                     self.flush()
+                if not self.applied:
+                    self._skipped_ns += end - start - max(data, 0)
                 seq = next(self._seq)
                 line = format_step(seq, step, start, end, data, busy, self._count, loss, lr, self.applied)
                 if seq >= self._names.due_seq:
@@ -263,6 +280,16 @@ class Steps:
         else:
             self._wait_ns = 0
 
+    def times(self) -> StepTimes:
+        """What the steps took so far."""
+        return StepTimes(
+            count=self._counted,
+            first_ns=self._first_ns,
+            spent_ns=self._spent_ns,
+            waited_ns=self._waited_ns,
+            skipped_ns=self._skipped_ns,
+        )
+
     def rewind(self) -> None:
         """A checkpoint was loaded: the step number may fall back."""
         self.cut()
@@ -328,6 +355,8 @@ class Steps:
         before, self._mark_step = self._mark_step, step
         since, self._mark_ns = self._mark_ns, end
         self._mark_next = ((step >> self._block_shift) + 1) << self._block_shift
+        if self._first_ns is None:
+            self._first_ns = self.started_ns
         if before is None or step <= before:
             return
         period = max((end - since) // (step - before), 1)

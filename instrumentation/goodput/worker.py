@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from goodput.attempt import Agreement
 from goodput.clock import Clock
 from goodput.events import Field, Kind, format_event
+from goodput.facts import current_facts
 from goodput.guard import Guard
 from goodput.liveness import LivenessLock
 from goodput.memory import Memory
@@ -91,14 +92,22 @@ class Worker:
     def tick(self) -> None:
         """One round. Errors are counted, never raised."""
         now = self._clock.now_ns()
+        self._look_around(now)
         try:
             self._recorder.steps.flush_older(now)
             joined = self._agreement.poll(now)
             if joined is not None:
                 self._recorder.event(
                     Kind.JOINED,
-                    {"attempt_token": joined.token, "rank": joined.rank, "world_size": joined.world_size},
+                    {
+                        "attempt_token": joined.token,
+                        "rank": joined.rank,
+                        "world_size": joined.world_size,
+                        # What `start` came too early to tell, such as the backend.
+                        "meta": current_facts(),
+                    },
                 )
+                self._recorder.rank, self._recorder.world_size = joined.rank, joined.world_size
             if now - self._told_ns >= _TELL_DROPS_NS:
                 self._told_ns = now
                 self._tell_drops()
@@ -115,6 +124,7 @@ class Worker:
         try:
             self._agreement.close()
             now = self._clock.now_ns()
+            self._look_around(now)
             complete = self._writer.drain(now, final=True)
             self._tell_drops()
             outcome = self._outcome
@@ -131,9 +141,25 @@ class Worker:
                 Path(self._memory.path).unlink(missing_ok=True)
             if self._lock is not None:
                 self._lock.release(remove=complete)
+            if self._recorder.first_times is not None:
+                self._recorder.first_times.close()
             self.closed = complete
         except Exception as error:
             self._guard.caught("record could not be closed", error)
+
+    def _look_around(self, now_ns: int) -> None:
+        """What the loop may ask about: how far it had come, and whether a save is wanted."""
+        recorder = self._recorder
+        try:
+            if recorder.first_times is not None:
+                recorder.first_times.note_done(recorder.steps.done)
+        except Exception as error:
+            self._guard.caught("steps computed before cannot be kept", error)
+        try:
+            if recorder.requests is not None:
+                recorder.requests.poll(now_ns)
+        except Exception as error:
+            self._guard.caught("request for a checkpoint could not be read", error)
 
     def _loop(self) -> None:
         while not self._wake.wait(PRESSED_TICK_S if self._writer.pressed else TICK_S):

@@ -36,6 +36,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         if name.startswith(("GOODPUT_", "SLURM", "TORCHELASTIC_")) or name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("GOODPUT_SPOOL", str(tmp_path / "spool"))
+    monkeypatch.setenv("GOODPUT_SUMMARY", "0")
     logging.getLogger("goodput").setLevel(logging.ERROR)
 
 

@@ -14,7 +14,8 @@ SOURCES = str(Path(__file__).parents[2] / "instrumentation")
 def environment(spool: Path, **more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("GOODPUT_", "TORCHELASTIC_"))}
     path = os.pathsep.join(filter(None, [SOURCES, os.environ.get("PYTHONPATH", "")]))
-    return {**kept, "PYTHONPATH": path, "GOODPUT_SPOOL": str(spool), **more}
+    # Quiet, so that what a script says is all that there is.
+    return {**kept, "PYTHONPATH": path, "GOODPUT_SPOOL": str(spool), "GOODPUT_SUMMARY": "0", **more}
 
 
 def run_script(script: str, spool: Path, **more: str) -> subprocess.CompletedProcess[str]:
