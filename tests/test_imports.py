@@ -26,6 +26,10 @@ MAY_IMPORT = {
 # Third-party packages that a module of the recorder serves: the module's path, and the packages it may import.
 SERVES: dict[str, set[str]] = {
     "cli.py": {"typer"},
+    "torch.py": {"torch"},
+    "dcp.py": {"torch"},
+    "lightning.py": {"lightning", "pytorch_lightning"},
+    "huggingface.py": {"transformers"},
 }
 # (file, module) pairs that break the rules above. It is empty, and a new line needs a good reason beside it.
 EXCEPTIONS: set[tuple[str, str]] = set()

@@ -1,0 +1,84 @@
+"""How long a training thread waits in its framework's own loader."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from goodput._adapters import harmless, span_open
+from goodput.recorder import LiveRecorder
+
+_by_recorder: dict[int, DataWait] = {}
+
+
+class DataWait:
+    """The waits of one recorder's training thread, told by whatever wraps the loader.
+
+    A wait inside a declared span is the span's. A loop that measures its input itself (`rec.data`) is left to it:
+    the same wait must not count twice.
+
+    Attributes:
+        begun_ns: when the last wait began, None before the first one.
+        taken_ns: how long all waits took that nobody has set back.
+        came: called when a wait outside all spans has given something.
+    """
+
+    __slots__ = ("_inside", "_left_to_loop", "_rec", "_thread", "begun_ns", "came", "taken_ns")
+
+    def __init__(self, rec: LiveRecorder) -> None:
+        self._rec = rec
+        self._thread = threading.get_ident()
+        self._inside = False
+        self._left_to_loop = False
+        self.begun_ns: int | None = None
+        self.taken_ns = 0
+        self.came: Callable[[], None] | None = None
+
+    @property
+    def active(self) -> bool:
+        return self._rec.active
+
+    def moved_to_this_thread(self) -> None:
+        """The loop runs on the thread that calls this."""
+        self._thread = threading.get_ident()
+
+    @harmless("a wait for input could not be recorded")
+    def begin(self) -> int | None:
+        """A wait begins; gives what `end` wants, None when this one does not count."""
+        rec = self._rec
+        if self._inside or self._left_to_loop or not rec.active or threading.get_ident() != self._thread:
+            return None
+        if rec.steps.fetching_ns is not None:
+            self._left_to_loop = True
+            return None
+        if span_open(rec) is not None:
+            return None
+        self._inside = True
+        self.begun_ns = rec.steps.fetch()
+        return self.begun_ns
+
+    @harmless("a wait for input could not be recorded")
+    def end(self, since_ns: int | None, came: bool) -> None:
+        """The wait is over; `came`: it gave a batch."""
+        if since_ns is None:
+            return
+        self._inside = False
+        steps = self._rec.steps
+        # Only for the time that it gives: the wait is over by then.
+        self.taken_ns += steps.fetch() - since_ns
+        steps.fetched(since_ns)
+        if came and self.came is not None:
+            self.came()
+
+
+def data_wait_of(rec: LiveRecorder) -> DataWait:
+    """The one measurement of this recorder's waits, whoever asks for it."""
+    for key, known in list(_by_recorder.items()):
+        if not known.active:
+            _by_recorder.pop(key, None)
+    return _by_recorder.setdefault(id(rec), DataWait(rec))
+
+
+def waits() -> list[DataWait]:
+    """All that measure."""
+    return list(_by_recorder.values())

@@ -1,0 +1,295 @@
+"""Plain PyTorch loops, and those of Accelerate: one line, and the optimizer's own hooks tell the steps.
+
+    import goodput.torch
+
+    rec = goodput.torch.watch(model, optimizer, run="llama-7b")
+    for batch in loader:
+        model(batch).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    rec.finish()
+
+For PyTorch 2.4 and newer. What it sees:
+
+- **Steps**: the updates of the optimizer; the micro-batches before one belong to it. A step starts where its first
+  batch is waited for, or, in a loop without a `DataLoader`, where the step before it ended.
+- **Updates that a `torch.amp.GradScaler` left out**: steps with `applied` false.
+- **Data wait** in any `DataLoader`, on the training thread. `rec.data(...)` measures other input.
+- **Saves**: `torch.save` of the model's weights or the optimizer's state, and `Accelerator.save_state`.
+- **Loads** on the way to the first step: `torch.load` and `Accelerator.load_state`. The step that the training goes on
+  from is the optimizer's own count (Adam and its kin), else a `step` in what `torch.load` gave.
+- **Evaluation**: from `model.eval()` to `model.train()`.
+- **A rank's own work**, on CPU and without sharded parameters: until its last gradient is ready.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from goodput._adapters import guard, join, live, surround
+from goodput._data_wait import data_wait_of, waits
+from goodput._step_watch import StepWatch
+from goodput.protocol import Recorder
+from goodput.recorder import LiveRecorder
+
+__all__ = ["watch"]
+
+_watches: list[StepWatch] = []
+_installing = threading.Lock()
+_installed: set[str] = set()
+_skipped_updates = 0
+_switching: int | None = None
+
+
+def watch(
+    model: Any = None,
+    optimizer: Any = None,
+    rec: Recorder | None = None,
+    *,
+    run: str | None = None,
+    step: int | None = None,
+    evaluations: bool = True,
+) -> Recorder:
+    """Record the loop that trains this model with this optimizer. Call it when both are built.
+
+    Args:
+        model: the model, as it is trained (wrapped in DDP, sharded, compiled or prepared, where it is).
+        optimizer: the optimizer, or several whose updates make up one step, the last one last. None: the first that
+            makes an update.
+        rec: the recorder (default: the one that this process has begun, else a new one).
+        run: name of the run, for a new recorder.
+        step: the last step that the loaded checkpoint holds, where the optimizer does not know it.
+        evaluations: the time from `model.eval()` to `model.train()` is evaluation. False where it is not, as in the
+            rollouts of reinforcement learning.
+
+    Returns the recorder, for `finish()` and whatever else the loop can tell. Never raises.
+    """
+    speaks, _ = join(rec, run)
+    try:
+        recorder = live(speaks)
+        if recorder is not None:
+            _watch(recorder, model, optimizer, step, evaluations)
+    except Exception as error:
+        guard.caught("the training loop could not be watched", error)
+    return speaks
+
+
+def watch_data(rec: LiveRecorder) -> None:
+    """Have the waits of the `DataLoader`s on this thread measured; for other adapters."""
+    data_wait_of(rec).moved_to_this_thread()
+    _install()
+
+
+def watch_own_work(rec: LiveRecorder, model: Any) -> Callable[[], None] | None:
+    """Tell when the last gradient of this rank is ready, where that can be known: with several ranks, and parameters
+    that are whole and on the CPU (on a GPU the hook runs long before the work is done).
+
+    Call it once the training is under way: it holds on to the parameters as they are. Gives what takes it back.
+    """
+    distributed = torch.distributed
+    if not (distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1):
+        return None
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not parameters or not all(type(p) is torch.nn.Parameter and p.device.type == "cpu" for p in parameters):
+        return None
+    if not all(type(p.data) is torch.Tensor for p in parameters):
+        return None
+    handle = torch.autograd.graph.register_multi_grad_hook(parameters, lambda _gradients: rec.own_work_done())
+    return handle.remove
+
+
+def skipped_updates() -> int:
+    """How many updates the loss scalers of this process have left out."""
+    return _skipped_updates
+
+
+# -- from the optimizer --------------------------------------------------------------------------------------------
+
+
+def _watch(rec: LiveRecorder, model: Any, optimizer: Any, step: int | None, evaluations: bool) -> None:
+    given = [] if optimizer is None else [optimizer] if not isinstance(optimizer, list | tuple) else list(optimizer)
+    optimizers = [_inner(one) for one in given]
+    for known in list(_watches):
+        if not known.rec.active or (known.rec is rec and _same(known.optimizers, optimizers)):
+            _watches.remove(known)
+            known.close()
+    found = StepWatch(rec, optimizers=optimizers, model=model, evaluations=evaluations)
+    found.on_first_step = lambda: _own_work(found)
+
+    def before(updated: Any, _args: Any, _kwargs: Any) -> None:
+        found.before_update(updated)
+
+    def after(updated: Any, _args: Any, _kwargs: Any) -> None:
+        found.after_update(updated)
+
+    for one in optimizers:
+        found.closing += [one.register_step_pre_hook(before).remove, one.register_step_post_hook(after).remove]
+    if not optimizers:
+        found.closing += [
+            register_optimizer_step_pre_hook(before).remove,
+            register_optimizer_step_post_hook(after).remove,
+        ]
+    _install()
+    _watches.append(found)
+    if step is not None:
+        rec.resumed(step)
+    elif not rec.resumes:
+        found.find_restored()
+
+
+def _same(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
+
+
+def _inner(optimizer: Any) -> Any:
+    """The optimizer that makes the update, inside what others have wrapped around it."""
+    while not hasattr(optimizer, "_optimizer_step_post_hooks") and hasattr(optimizer, "optimizer"):
+        optimizer = optimizer.optimizer
+    return optimizer
+
+
+def _own_work(found: StepWatch) -> None:
+    if found.model is not None:
+        remove = watch_own_work(found.rec, found.model)
+        if remove is not None:
+            found.closing.append(remove)
+
+
+# -- where there is no hook ----------------------------------------------------------------------------------------
+
+
+def _install() -> None:
+    """Wrap, once in a process, the calls that nothing hooks. Without a watch at work they do what they did."""
+    with _installing:
+        if "torch" not in _installed:
+            _installed.add("torch")
+            _wrap_loader()
+            _wrap_scaler()
+            _wrap_mode()
+            _wrap_restore()
+            _wrap_save_and_load()
+        accelerate = sys.modules.get("accelerate")
+        accelerator = getattr(accelerate, "Accelerator", None)
+        if accelerator is not None and "accelerate" not in _installed:
+            _installed.add("accelerate")
+            accelerator.save_state = surround(accelerator.save_state, lambda *_, **__: _first(StepWatch.saving_all))
+            accelerator.load_state = surround(accelerator.load_state, lambda *_, **__: _first(StepWatch.loading))
+
+
+def _active() -> list[StepWatch]:
+    return [known for known in _watches if known.rec.active]
+
+
+def _first(ask: Callable[[StepWatch], Any]) -> Any:
+    """The first answer of the watches at work that is one."""
+    return next((answer for answer in map(ask, _active()) if answer is not None), None)
+
+
+def _wrap_loader() -> None:
+    from torch.utils.data import DataLoader
+    from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+    start_workers, fetch = DataLoader.__iter__, _BaseDataLoaderIter.__next__
+
+    @functools.wraps(start_workers)
+    def __iter__(self: Any) -> Any:  # noqa: N807
+        return _waited(lambda: start_workers(self), False)
+
+    @functools.wraps(fetch)
+    def __next__(self: Any) -> Any:  # noqa: N807
+        return _waited(lambda: fetch(self), True)
+
+    DataLoader.__iter__ = __iter__  # type: ignore[method-assign]
+    _BaseDataLoaderIter.__next__ = __next__  # type: ignore[method-assign]
+
+
+def _waited(call: Callable[[], Any], gives: bool) -> Any:
+    measured = [(wait, wait.begin()) for wait in waits()]
+    came = False
+    try:
+        item = call()
+        came = gives
+        return item
+    finally:
+        for wait, since in measured:
+            wait.end(since, came)
+
+
+def _wrap_scaler() -> None:
+    original = torch.amp.GradScaler.step
+
+    @functools.wraps(original)
+    def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        global _skipped_updates
+        inner, made = _inner(optimizer), []
+        if not isinstance(inner, torch.optim.Optimizer):
+            return original(self, optimizer, *args, **kwargs)
+        hook = inner.register_step_post_hook(lambda *_: made.append(True))
+        try:
+            result = original(self, optimizer, *args, **kwargs)
+        finally:
+            hook.remove()
+        if not made:
+            _skipped_updates += 1
+            for known in _active():
+                known.skipped(inner)
+        return result
+
+    torch.amp.GradScaler.step = step  # type: ignore[method-assign]
+
+
+def _wrap_mode() -> None:
+    original = torch.nn.Module.train
+
+    @functools.wraps(original)
+    def train(self: Any, mode: bool = True) -> Any:
+        global _switching
+        thread = threading.get_ident()
+        if _switching == thread or not _watches:
+            # A part of a model is switched with the whole.
+            return original(self, mode)
+        _switching = thread
+        try:
+            result = original(self, mode)
+        finally:
+            _switching = None
+        for known in _active():
+            known.mode(self, mode)
+        return result
+
+    torch.nn.Module.train = train  # type: ignore[method-assign]
+
+
+def _wrap_restore() -> None:
+    original = torch.optim.Optimizer.load_state_dict
+
+    @functools.wraps(original)
+    def load_state_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(self, *args, **kwargs)
+        for known in _active():
+            known.restored(self)
+        return result
+
+    torch.optim.Optimizer.load_state_dict = load_state_dict  # type: ignore[method-assign]
+
+
+def _wrap_save_and_load() -> None:
+    load = torch.load
+
+    @functools.wraps(load)
+    def load_and_tell(*args: Any, **kwargs: Any) -> Any:
+        result = load(*args, **kwargs)
+        for known in _active():
+            known.loaded(result)
+        return result
+
+    torch.save = surround(torch.save, lambda obj=None, *_, **__: _first(lambda known: known.saving(obj)))
+    torch.load = surround(load_and_tell, lambda *_, **__: _first(StepWatch.loading))
+    torch.serialization.save, torch.serialization.load = torch.save, torch.load
