@@ -147,7 +147,7 @@ class Share:
 
 
 def split(ns: int, window: Window, life: Life, category: str, phase: str | None, context: Context) -> list[Share]:
-    """An amount that shares the fate of the window's steps, in their order.
+    """An amount that shares the fate of the window's steps: one share per run of one fate, in their order.
 
     The first n of c steps have ⌊ns * n / c⌋ of it, so that the shares add up.
     """
@@ -168,11 +168,11 @@ def split(ns: int, window: Window, life: Life, category: str, phase: str | None,
         if context.live and line.durable_step is not None and category == Category.PRODUCTIVE:
             at_risk = Fraction(min(n, max(0, window.step - window.count + done - line.durable_step)), n)
         out.append(Share(ns=share_ns, category=category, phase=phase, at_risk=at_risk))
-    return [s for s in out if s.ns > 0]
+    return out
 
 
 def shares_of(w: Window, life: Life, context: Context) -> list[Share]:
-    """The window's parts in the order in which they are taken."""
+    """The window's time in order: warm-up, then step by step what those of one fate took, and what hung last."""
 
     def both(ns: int, category: str, phase: str | None) -> list[Share]:
         return split(ns, w, life, category, phase, context)
@@ -182,21 +182,23 @@ def shares_of(w: Window, life: Life, context: Context) -> list[Share]:
         replace(s, rank=w.latest_rank) if s.category == Category.STRAGGLER else s
         for s in both(w.straggler_ns, Category.STRAGGLER, "rank" if named else "jitter")
     ]
-    shares = [
-        Share(ns=w.warmup_ns, category=Category.STARTUP, phase="warmup"),
-        *both(w.data_wait_ns, Category.DATA_WAIT, None),
-        *both(w.gaps_ns, Category.UNATTRIBUTED, None),
-        Share(ns=w.hang_ns, category=Category.HANG, phase="step"),
-        *straggler,
-        *both(w.over_expected_ns, Category.STRAGGLER, "jitter"),
-        *both(w.productive_ns, Category.PRODUCTIVE, None),
+    parts = [
+        both(w.data_wait_ns, Category.DATA_WAIT, None),
+        both(w.gaps_ns, Category.UNATTRIBUTED, None),
+        straggler,
+        both(w.over_expected_ns, Category.STRAGGLER, "jitter"),
+        both(w.productive_ns, Category.PRODUCTIVE, None),
     ]
-    return [s for s in shares if s.ns > 0]
+    return [
+        Share(ns=w.warmup_ns, category=Category.STARTUP, phase="warmup"),
+        *(share for of_one_fate in zip(*parts, strict=True) for share in of_one_fate),
+        Share(ns=w.hang_ns, category=Category.HANG, phase="step"),
+    ]
 
 
 def window_claims(w: Window, life: Life, course: Course, context: Context) -> list[Claim]:
     """Spans where they lie, the other parts in order in what is left."""
-    waiting = shares_of(w, life, context)
+    waiting = [s for s in shares_of(w, life, context) if s.ns > 0]
     out = []
 
     def claim(start: int, share: Share) -> None:

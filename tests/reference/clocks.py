@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from .events import Event
 from .members import Member, step_end
 from .numbers import lower_median, median
+from .placing import place
 
 BLOCK_STEPS = 1000
 TIMES = ("ts_ns", "start_ns", "end_ns", "process_start_ns", "phase_since_ns")
@@ -49,10 +50,8 @@ def clocks(attempts: list[list[Member]]) -> dict[str, Clock]:
     apart: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for members in attempts:
         shared: dict[tuple[int, int], list[tuple[str, int]]] = defaultdict(list)
-        for member in members:
-            for n, passage in enumerate(member.passages()):
-                for step in passage.steps:
-                    shared[n, step.step].append((member.source, step.end_ns))
+        for member, life, step in place(members).steps:
+            shared[life, step.step].append((member.source, step.end_ns))
         for (_, step_number), ends in shared.items():
             if len(ends) > 1:
                 middle = lower_median([end for _, end in ends])

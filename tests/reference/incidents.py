@@ -9,7 +9,7 @@ from typing import Any
 
 from goodput_analytics.model import Category
 
-from .attempts import Attempt
+from .attempts import Attempt, ended
 from .holds import Grant
 from .ledger import Entry
 from .line import Charge, Line
@@ -54,10 +54,12 @@ def end_cause(attempt: Attempt, facts: Facts) -> str:
 
 
 def end_reason(attempt: Attempt, facts: Facts) -> str | None:
-    """Why the scheduler took the GPUs back, where that ended this attempt: the last of its job."""
+    """Why the scheduler took the GPUs back, where that can have ended this attempt: the last of its job, and not one
+    that began after the grant was over."""
     grant = facts.grants.get(attempt.job)
     same = [c.attempt.number for c in facts.courses if c.attempt.job == attempt.job]
-    return grant.end_reason if grant is not None and same[-1] == attempt.number else None
+    over = ended(grant, attempt.process_start_ns) is not None
+    return grant.end_reason if grant is not None and over and same[-1] == attempt.number else None
 
 
 def incidents(facts: Facts) -> list[dict[str, Any]]:

@@ -30,7 +30,8 @@ class Passage:
 
     moment_ns: int | None  # when the rank saw the rollback that begins it; None for the first
     steps: list[Step] = field(default_factory=list)
-    resumes: list[tuple[int, int | None]] = field(default_factory=list)  # (when, step)
+    resumes: list[tuple[int, int | None]] = field(default_factory=list)  # (when on the rank's own clock, step)
+    raw_moment_ns: int | None = None  # `moment_ns` on the rank's own clock
 
 
 @dataclass(kw_only=True)
@@ -78,13 +79,14 @@ class Member:
         return sorted([*own, *self.beats], key=lambda e: (e["ts_ns"], e["seq"]))
 
     def up_to(self, end_ns: int) -> Member:
-        """The member without what it did after its attempt's end. A step counts by its end.
+        """The member without what it did after its attempt's end. A step counts by its end, that of its last piece.
 
         A `stop` and a `durable` are kept: they have limits of their own.
         """
+        late = {id(e) for row in self.rows_of_steps() for e in row if max(map(step_end, row)) > end_ns}
 
         def counts(e: Event) -> bool:
-            return bool((step_end(e) if e["kind"] == "step" else e["ts_ns"]) <= end_ns)
+            return id(e) not in late if e["kind"] == "step" else bool(e["ts_ns"] <= end_ns)
 
         kept = [e for e in self.events if counts(e) or e["kind"] in ("stop", "durable")]
         return replace(
@@ -94,20 +96,36 @@ class Member:
             later_ns=self.last_heard_ns,
         )
 
+    def rows_of_steps(self) -> list[list[Event]]:
+        """Its step events, those with equal step numbers in a row together: they are one step."""
+        rows: list[list[Event]] = []
+        begun = False
+        for event in self.events:
+            if event["kind"] == "resume":
+                begun = False
+            elif event["kind"] == "step":
+                if begun and rows[-1][0]["step"] == event["step"]:
+                    rows[-1].append(event)
+                else:
+                    rows.append([event])
+                begun = True
+        return rows
+
     def passages(self) -> list[Passage]:
         """Its steps, cut at each rollback: a step number that falls back, or a `resume` after the first step."""
         out = [Passage(moment_ns=None)]
         for event in self.events:
             here = out[-1]
             if event["kind"] == "resume":
+                raw = event["ts_ns"] + event.get("_offset_ns", 0)
                 if here.steps:
-                    here = Passage(moment_ns=event["ts_ns"])
+                    here = Passage(moment_ns=event["ts_ns"], raw_moment_ns=raw)
                     out.append(here)
-                here.resumes.append((event["ts_ns"], event.get("step")))
+                here.resumes.append((raw, event.get("step")))
             elif event["kind"] == "step":
                 step = as_step(event)
                 if here.steps and step.step < here.steps[-1].step:
-                    out.append(Passage(moment_ns=step.start_ns, steps=[step]))
+                    out.append(Passage(moment_ns=step.start_ns, raw_moment_ns=step.raw_start_ns, steps=[step]))
                 elif here.steps and step.step == here.steps[-1].step:
                     here.steps[-1] = joined(here.steps[-1], step)
                 else:

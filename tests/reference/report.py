@@ -197,7 +197,7 @@ def state(
         return "finished"
     if last.ending.kind == "aborted":
         return "failed"
-    if heard and now - last_event > settings.lost_ns and not any(m.stop for m in last.members):
+    if heard and now - last_event > settings.lost_ns:
         return "lost"
     tail = tails[last.number]
     if tail is None:
@@ -289,7 +289,8 @@ def quality(
     silent = set()
     for c in courses:
         silent |= set(range(c.attempt.world_size)) - {m.rank for m in c.attempt.members}
-    offsets = [abs(o) for clock in by_source.values() for o in clock.by_block.values()]
+    mine = {m.source for c in courses for m in c.attempt.members}
+    offsets = [abs(o) for source in mine for o in by_source[source].by_block.values()]
     assumed = sum(e.gpu_ns for e in entries if e.claim.assumed is not None)
     if line.assumed:
         assumed += sum(e.gpu_ns for e in entries if e.claim.category == Category.PRODUCTIVE)

@@ -11,6 +11,7 @@ from goodput_analytics.settings import Settings
 from .attempts import Attempt
 from .members import Member, Step
 from .numbers import covered, median
+from .placing import place
 from .spans import Patch, Span, blocking, patches, spans_of
 
 NEIGHBOURS = 25
@@ -112,42 +113,18 @@ def course(attempt: Attempt, now_ns: int) -> Course:
 
 
 def lives_of(attempt: Attempt) -> tuple[list[Life], list[dict[int, dict[int, Step]]]]:
-    """The attempt's lives, and for each its steps by number and rank.
-
-    The ranks that saw the most rollbacks say where they were; the steps of the others are placed by time.
-    """
-    passages = {m.source: m.passages() for m in attempt.members}
-    n = max(len(p) for p in passages.values())
-    full = [p for p in passages.values() if len(p) == n]
-    moments: list[int | None] = [None]
-    boundaries: list[int | None] = [None]
-    for k in range(1, n):
-        seen = [p[k].moment_ns for p in full]
-        moments.append(min(m for m in seen if m is not None))
-        boundaries.append(min((p[k].steps[0].start_ns for p in full if p[k].steps), default=None))
-    lives = [Life(attempt=attempt.number, ordinal=k, moment_ns=moments[k]) for k in range(n)]
-    told: list[dict[int, dict[int, Step]]] = [defaultdict(dict) for _ in range(n)]
-    for member in attempt.members:
-        here = passages[member.source]
-        at = 0
-        for k, passage in enumerate(here):
-            for step in passage.steps:
-                if len(here) == n:
-                    at = k
-                else:
-                    past = [j for j in range(1, n) if boundaries[j] is not None and (boundaries[j] or 0) < step.end_ns]
-                    at = max([at, *past])
-                add(told[at][step.step], member, step)
-            for when, loaded in passage.resumes:
-                if len(here) == n:
-                    lives[k].resumes.append(loaded)
-                else:
-                    past = [j for j in range(1, n) if (moments[j] or 0) <= when]
-                    lives[max([0, *past])].resumes.append(loaded)
+    """The attempt's lives, and for each its steps by number and rank."""
+    placing = place(attempt.members)
+    lives = [Life(attempt=attempt.number, ordinal=k, moment_ns=when) for k, when in enumerate(placing.moments)]
+    told: list[dict[int, dict[int, Step]]] = [defaultdict(dict) for _ in lives]
+    for member, k, step in placing.steps:
+        add(told[k][step.step], member, step)
+    for _, k, loaded in placing.resumes:
+        lives[k].resumes.append(loaded)
     for k, life in enumerate(lives):
-        nulls = [r for p in full for _, r in p[k].resumes if r is None]
-        quiet = any(not p[k].resumes for p in passages.values() if len(p) == n) or len(full) < len(passages)
-        life.all_said_null = bool(nulls) and not quiet and all(r is None for r in life.resumes)
+        said = {id(member) for member, at, _ in placing.resumes if at == k}
+        everyone = len(placing.full) == len(attempt.members) and all(id(m) in said for m in placing.full)
+        life.all_said_null = everyone and all(r is None for r in life.resumes)
     return lives, told
 
 
@@ -250,7 +227,7 @@ def divide_rest(w: Window, c: Course, all_later: list[Window], settings: Setting
 
 
 def lateness(w: Window, spans: list[Span]) -> dict[int, int]:
-    """By rank, how long it kept the others waiting: its gap and its own work, less its own spans in the step."""
+    """By rank, how long it kept the others waiting: its gap, and its own work less its own spans in the step."""
     busy = {rank: s.busy_ns for rank, s in w.of_rank.items() if s.busy_ns is not None}
     if 2 * len(busy) < len(w.of_rank) or not busy:
         return dict(w.gap_ns)
@@ -258,7 +235,7 @@ def lateness(w: Window, spans: list[Span]) -> dict[int, int]:
     for rank, busy_ns in busy.items():
         step = w.of_rank[rank]
         own = [(s.begin_ns, s.blocks_until_ns) for s in spans if s.rank == rank]
-        out[rank] = max(0, w.gap_ns[rank] + busy_ns - covered(step.start_ns, step.end_ns, own))
+        out[rank] = w.gap_ns[rank] + max(0, busy_ns - covered(step.start_ns, step.end_ns, own))
     return out
 
 

@@ -20,7 +20,7 @@
 --            more than half of the ranks that said an abnormal stop had said it, and when more than half of all had
 --            gone, if so many went; if neither is known when the last that was seen to go went; if nobody was seen:
 --            the allocation's end if it came before the next attempt, else the last event. An attempt keeps the
---            job's GPUs no longer than to the first step of a later one.
+--            job's GPUs no longer than to the first step of a later one (a step after that one's own end is none).
 CREATE OR REPLACE TEMP TABLE gp_attempts AS
 WITH job_votes AS (
     SELECT attempt, job, count(*) AS votes, min(rank) AS lowest FROM gp_gone WHERE job IS NOT NULL GROUP BY attempt, job
@@ -48,7 +48,8 @@ counted AS (
     FROM gp_gone GROUP BY attempt
 ),
 first_steps AS (
-    SELECT attempt, first_start_ns AS first_step_ns, max(last_end_ns) OVER (PARTITION BY attempt) AS last_step_ns
+    SELECT attempt, first_start_ns AS first_step_ns, first_end_ns AS first_done_ns,
+        max(last_end_ns) OVER (PARTITION BY attempt) AS last_step_ns
     FROM gp_windows
     QUALIFY row_number() OVER (PARTITION BY attempt ORDER BY life, step) = 1
 ),
@@ -62,7 +63,7 @@ joined AS (
     SELECT
         c.*, j.job, coalesce('job ' || j.job, 'attempt ' || c.attempt::VARCHAR) AS job_key,
         least(d.devices + greatest(c.world_size - d.reported, 0)::HUGEINT * d.most, 9007199254740992)::BIGINT AS gpus,
-        e.last_ns AS last_event_ns, f.first_step_ns, f.last_step_ns
+        e.last_ns AS last_event_ns, f.first_step_ns, f.first_done_ns, f.last_step_ns
     FROM counted c JOIN driven d USING (attempt) LEFT JOIN jobs j USING (attempt)
     LEFT JOIN last_events e USING (attempt) LEFT JOIN first_steps f USING (attempt)
 ),
@@ -70,9 +71,7 @@ ordered AS (
     SELECT *,
         lead(process_ns) OVER (ORDER BY attempt) AS next_ns,
         lead(process_ns) OVER (PARTITION BY job_key ORDER BY attempt) AS next_job_ns,
-        lag(attempt) OVER (PARTITION BY job_key ORDER BY attempt) AS previous_attempt,
-        coalesce(min(first_step_ns) OVER (PARTITION BY job_key ORDER BY attempt
-            ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING), 9223372036854775807) AS cap_ns
+        lag(attempt) OVER (PARTITION BY job_key ORDER BY attempt) AS previous_attempt
     FROM joined
 ),
 grant_ends AS (
@@ -112,11 +111,17 @@ ended AS (
         END AS raw_end_ns
     FROM judged
 ),
+stepped AS (
+    SELECT *, coalesce(min(CASE WHEN first_done_ns <= raw_end_ns THEN first_step_ns END) OVER (
+            PARTITION BY job_key ORDER BY attempt ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING), 9223372036854775807)
+        AS cap_ns
+    FROM ended
+),
 capped AS (
     SELECT *,
         least(raw_end_ns, cap_ns) AS end_ns,
         least(greatest(raw_end_ns, CASE WHEN outcome <> 'live' THEN gone_ns[-1] END), cap_ns) AS release_ns
-    FROM ended
+    FROM stepped
 )
 SELECT
     attempt, job, job_key, world_size, gpus, process_ns, told_ns, ranks, outcome, seen, said_preempted, last_stop_bad,

@@ -3,7 +3,8 @@
 -- Grain:   one row per (attempt, life) with a step, a word of what it resumed from, or a durable save; none of an
 --          attempt after the last that has a step or such a word: it is as if it had not begun.
 -- Columns: first_step, first_c, last_step      NULL without a step
---          resumes     the steps that its ranks resumed from, without those that resumed from nothing
+--          resumes     the steps that its ranks resumed from before their attempt's end, without those that resumed
+--                      from nothing
 --          said        ranks that said what they resumed from; every  all did
 --          durable_step  of the newest durable save
 CREATE OR REPLACE TEMP TABLE gp_lives AS
@@ -16,7 +17,8 @@ ranks AS (SELECT attempt, life, count(DISTINCT source_id) AS ranks FROM gp_segme
 resumed AS (
     SELECT g.attempt, g.life, list(e.step) FILTER (e.step IS NOT NULL) AS resumes, count(DISTINCT e.source_id) AS said
     FROM gp_events e JOIN gp_segments g ON g.source_id = e.source_id AND e.seq BETWEEN g.from_seq AND g.to_seq
-    WHERE e.kind = 'resume'
+    JOIN gp_attempts a ON a.attempt = g.attempt
+    WHERE e.kind = 'resume' AND e.ts_ns <= a.end_ns
     GROUP BY g.attempt, g.life
 ),
 durable AS (
