@@ -1,5 +1,5 @@
 -- Purpose: what an attempt was doing when it ended, or is doing now.
--- Inputs:  gp_attempts, gp_window_parts, gp_segments, gp_events, gp_spans; $hang_floor_ns, $span_floor_ns
+-- Inputs:  gp_attempts, gp_window_parts, gp_segments, gp_limits, gp_rank_steps, gp_clocks, gp_events, gp_spans; $hang_floor_ns, $span_floor_ns
 -- Grain:   one row per attempt with at least one window.
 -- Columns: first_step_ns, steps_end_ns  its first step's start; its last window's end
 --          mark_ns    the last proof of progress: the end of a step, the beginning or end of a span, a progress event,
@@ -16,8 +16,18 @@ WITH ends AS (
     FROM gp_window_parts w GROUP BY w.attempt
 ),
 known AS (
-    SELECT source_id, part, arg_max(last_step, from_seq) AS step FROM gp_segments WHERE last_step IS NOT NULL
-    GROUP BY source_id, part
+    SELECT g.source_id, g.part, arg_max(g.last_step, g.from_seq) AS step
+    FROM gp_segments g JOIN gp_limits l ON l.attempt = g.attempt
+    WHERE g.last_step IS NOT NULL AND NOT l.late
+    GROUP BY g.source_id, g.part
+    UNION ALL
+    SELECT g.source_id, g.part, arg_max(r.step, r.seq)
+    FROM gp_rank_steps r
+    JOIN gp_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
+    JOIN gp_clocks k ON k.source_id = g.source_id AND k.attempt = g.attempt AND k.life = g.life AND k.block = r.step // 1000
+    JOIN gp_limits l ON l.attempt = g.attempt
+    WHERE l.late AND r.end_ns - k.offset_ns <= l.until_ns
+    GROUP BY g.source_id, g.part
 ),
 advanced AS (
     SELECT v.attempt, v.ts_ns, v.step, k.step AS known_step,
