@@ -22,17 +22,17 @@ guard = Guard()
 _OUTSIDE_SPANS = frozenset({"step", "waiting", "between"})
 
 
-def join(rec: Recorder | None, run: str | None = None) -> tuple[Recorder, bool]:
+def join(rec: Recorder | None, run: str | None = None, job: str | None = None) -> tuple[Recorder, bool]:
     """The recorder that an adapter speaks to, and whether the adapter began it (and so has to finish it).
 
-    It is the one given, else the one that this process has begun already, else a new one.
+    It is the one given, else the one that this process has begun already, else a new one, of that job.
     """
     if rec is not None:
         return rec, False
     known = hooks.recording()
     if known is not None and run in (None, known.run):
         return known, False
-    return start(run), True
+    return start(run, job=job), True
 
 
 def live(rec: Recorder) -> LiveRecorder | None:
@@ -87,6 +87,20 @@ def surround(call: Callable[..., Any], around: Around) -> Callable[..., Any]:
     return surrounded
 
 
+class Written:
+    """Around the writing of an asynchronous save, on whatever thread: it is durable when that has succeeded."""
+
+    def __init__(self, rec: LiveRecorder, step: int) -> None:
+        self._rec = rec
+        self._step = step
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        self._rec.durable(self._step, ok=error is None)
+
+
 class Wrapped:
     """Methods of single objects that are wrapped for a while, because nothing hooks them."""
 
@@ -97,11 +111,13 @@ class Wrapped:
         """Surround a method of this one object; False when it has none of that name."""
         if owner is None or not callable(getattr(owner, name, None)):
             return False
-        before = vars(owner).get(name)
-        wrapper = surround(getattr(owner, name), context)
-        setattr(owner, name, wrapper)
-        self._undo.append((owner, name, before, wrapper))
+        self.replace(owner, name, surround(getattr(owner, name), context))
         return True
+
+    def replace(self, owner: Any, name: str, call: Callable[..., Any]) -> None:
+        """Put another call in the place of a method of this one object."""
+        self._undo.append((owner, name, vars(owner).get(name), call))
+        setattr(owner, name, call)
 
     def restore(self) -> None:
         """Leave the objects as they were; what somebody else has wrapped again since is left alone."""

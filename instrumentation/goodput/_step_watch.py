@@ -181,6 +181,7 @@ class StepWatch:
             return None
         return None if span_open(self.rec) is not None else self.rec.span("load_checkpoint")
 
+    @harmless("a loaded checkpoint could not be looked at")
     def loaded(self, what: object) -> None:
         """This was loaded."""
         step = named_step(what)

@@ -105,6 +105,12 @@ def watch_own_work(rec: LiveRecorder, model: Any) -> Callable[[], None] | None:
     return handle.remove
 
 
+def tell_loaded(loaded: object) -> None:
+    """Another adapter has loaded this checkpoint, which may tell its step."""
+    for known in _active():
+        known.loaded(loaded)
+
+
 def skipped_updates() -> int:
     """How many updates the loss scalers of this process have left out."""
     return _skipped_updates
@@ -286,8 +292,7 @@ def _wrap_save_and_load() -> None:
     @functools.wraps(load)
     def load_and_tell(*args: Any, **kwargs: Any) -> Any:
         result = load(*args, **kwargs)
-        for known in _active():
-            known.loaded(result)
+        tell_loaded(result)
         return result
 
     torch.save = surround(torch.save, lambda obj=None, *_, **__: _first(lambda known: known.saving(obj)))

@@ -37,11 +37,12 @@ class Truth:
 
 
 class Told:
-    """What the events of one rank say."""
+    """What the events of one rank say, its processes in order of start."""
 
     def __init__(self, spool: Path, rank: int = 0) -> None:
         events = of_rank(read_events(spool))
-        sources = [e["source"] for e in events if e["kind"] == "start" and e["rank"] == rank]
+        starts = sorted((e["ts_ns"], e["source"]) for e in events if e["kind"] == "start" and e["rank"] == rank)
+        sources = [source for _, source in starts]
         self.events = [e for source in sources for e in events if e["source"] == source]
 
     def of(self, kind: str) -> list[dict[str, Any]]:
