@@ -19,6 +19,7 @@ import typer
 
 from goodput_collector.contract import TIME_LIMIT_NS
 from goodput_collector.figures import NS_PER_S, counted, name
+from goodput_collector.service_commands import SERVICE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from goodput_collector.landing import IngestSummary
 
 COMMANDS = typer.Typer(rich_markup_mode=None)
+COMMANDS.add_typer(SERVICE)
 
 DEFAULT_DB = Path("goodput.duckdb")
 SCHEMA = 1

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from goodput_collector.chunks import Answer, Chunk
 from goodput_collector.errors import BusyError, GoodputCollectorError, StorageError
-from goodput_collector.store import Answer, Chunk, Store
+from goodput_collector.store import Store
 
 GROUP_MAX_BYTES = 32 * 2**20
 GROUP_MAX_CHUNKS = 20_000
@@ -51,6 +52,11 @@ class Committer:
         if not self._thread.is_alive():
             return "The collector's writer has ended."
         return self._trouble
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
 
     @property
     def held_bytes(self) -> int:

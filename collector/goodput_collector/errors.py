@@ -33,3 +33,19 @@ class BusyError(GoodputCollectorError):
     def __init__(self, message: str, *, retry_after_s: float) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class BadRequestError(GoodputCollectorError):
+    """What was sent cannot be understood; `status` is the HTTP status that says so."""
+
+    def __init__(self, message: str, *, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class SpoolError(GoodputCollectorError):
+    """A spool directory cannot be used, or not be trusted."""
+
+
+class CollectorUnreachableError(GoodputCollectorError):
+    """The collector does not answer, or refuses."""

@@ -80,7 +80,13 @@ class Lander:
             for kind in KINDS.values()
         )
         self.told_ns.update(con.execute(f"SELECT run_id, max(ts_ns) FROM ({union}) GROUP BY run_id").fetchall())
+        if con is not self._con:
+            self._con.close()
         self._con, self._intake = con, Intake(con)
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._con.close()
 
     def position(self) -> Position:
         """The place in the archive up to which all has landed."""

@@ -7,35 +7,17 @@ and catches up when it is opened.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import duckdb
 
 from goodput_collector.archive import Archive, Record
-from goodput_collector.database import open_database
+from goodput_collector.chunks import Answer, Chunk
+from goodput_collector.database import one_row, open_database
 from goodput_collector.errors import ArchiveError, DatabaseError, StorageError
 from goodput_collector.lander import Lander, Replay
 from goodput_collector.lines import HEAD_BYTES, MAX_LINE_BYTES
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
-    """Bytes of the stream `stream` from `offset_bytes` on. `final`: it never goes on after them."""
-
-    stream: str
-    offset_bytes: int
-    data: bytes
-    final: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """Where a stream stands now, and whether the chunk began where it stood before."""
-
-    offset_bytes: int
-    fits: bool
 
 
 def admit(known_bytes: int, chunk: Chunk) -> Record | None:
@@ -62,6 +44,7 @@ class Store:
         archive: the stream archive.
         lander: what lands its records in the database.
         healthy: the database has all that the archive has.
+        before_reopen: called before the database is opened anew after a failure, which must find no connection left.
     """
 
     def __init__(self, db_path: Path, archive_path: Path) -> None:
@@ -70,6 +53,7 @@ class Store:
         Raises DatabaseError, DatabaseLockedError or ArchiveError, with what to do.
         """
         self.healthy = False
+        self.before_reopen: Callable[[], None] = lambda: None
         self._db_path = db_path
         self._base = open_database(db_path)
         try:
@@ -97,6 +81,15 @@ class Store:
     def offsets(self, names: Sequence[str]) -> list[int]:
         """Where each stream stands."""
         return self.lander.offsets(names)
+
+    def read_offset(self, name: str) -> int:
+        """Where a stream stands, for any thread. Raises duckdb.Error."""
+        cursor = self.cursor()
+        try:
+            row = one_row(cursor, "SELECT offset_bytes FROM streams WHERE name = ?", [name])
+            return 0 if row is None else int(row[0])
+        finally:
+            cursor.close()
 
     def take(self, chunks: Sequence[Chunk]) -> list[Answer]:
         """Keeps the chunks, at most one of each stream, for good; the answers are in their order.
@@ -133,6 +126,8 @@ class Store:
         except duckdb.Error as error:
             try:
                 # After some failures DuckDB refuses all work until the file is opened anew.
+                self.before_reopen()
+                self.lander.close()
                 self._base.close()
                 self._base = open_database(self._db_path)
                 self.lander.attach(self._base.cursor(), self.archive.id)

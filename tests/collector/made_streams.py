@@ -10,7 +10,8 @@ import landing_cases
 from made_events import T0_NS, S, by_hand
 
 from goodput_collector.database import open_database
-from goodput_collector.store import Chunk, Store
+from goodput_collector.chunks import Chunk
+from goodput_collector.store import Store
 
 
 def lines_by_source() -> dict[str, list[bytes]]:

@@ -17,7 +17,8 @@ from goodput_collector.errors import ArchiveError, DatabaseError, StorageError
 from goodput_collector.landing import ingest_files
 from goodput_collector.lines import MAX_LINE_BYTES
 from goodput_collector.rebuild import rebuild
-from goodput_collector.store import Answer, Chunk, Store, admit
+from goodput_collector.chunks import Answer, Chunk
+from goodput_collector.store import Store, admit
 
 
 def opened(folder: Path) -> Store:

@@ -1,0 +1,237 @@
+"""Reports while events come in: computed on connections of their own, one at a time, and kept until they are old."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+
+from goodput_analytics import AnalyticsError, Report, RunState, RunSummary, Settings, UnknownRun, report_and_summary
+from goodput_collector.database import one_row
+from goodput_collector.relations import Window, named, select
+from goodput_collector.store import Store
+
+_HELD_RUNS = 4
+"""Runs whose relations are kept; of the others the report alone."""
+_HELD_REPORTS = 2_000
+_FRESH_S = 1.0
+_NS_PER_S = 1_000_000_000
+_LAUNCH = "~"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A run that could be preempted, and what that would cost.
+
+    Attributes:
+        run: its name.
+        state: what it does now.
+        at_risk_gpu_s: GPU-seconds since its last durable checkpoint; None where it never reported one.
+        since_durable_s: seconds since that checkpoint became durable; None where there is none.
+        gpus: GPUs that it holds.
+    """
+
+    run: str
+    state: RunState
+    at_risk_gpu_s: float | None
+    since_durable_s: float | None
+    gpus: int | None
+
+
+@dataclass(slots=True)
+class _Told:
+    """A report as it was computed."""
+
+    report: Report
+    summary: RunSummary
+    launches: int
+    gpus: int | None
+    durable_ns: int | None
+    version: tuple[int, int]
+    settled: bool
+    at_s: float
+    cost_s: float
+
+
+class Reports:
+    """Answers about runs, from any thread.
+
+    "Now" is the clock handed in, for a run that is heard from: it stops when the run has been silent for so long that
+    it is lost. A report is at most as old as a second, or as `rest_ratio` times the time that it takes to compute.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock_ns: Callable[[], int] = time.time_ns,
+        settings: Settings | None = None,
+        rest_ratio: float = 1.0,
+    ) -> None:
+        self._store = store
+        self._clock_ns = clock_ns
+        self._settings = settings or Settings()
+        self._rest_ratio = rest_ratio
+        self._lock = threading.Lock()
+        self._told: OrderedDict[str, _Told] = OrderedDict()
+        self._cursors: OrderedDict[str, duckdb.DuckDBPyConnection] = OrderedDict()
+        self._working: duckdb.DuckDBPyConnection | None = None
+        store.before_reopen = self.let_go
+
+    def report(self, run: str) -> Report:
+        """The breakdown of a run as of now, or of a moment ago. Raises UnknownRun."""
+        with self._lock:
+            return self._fresh(run).report
+
+    def check_run(self, run: str) -> None:
+        """Raises UnknownRun where nothing has landed under that name."""
+        self._run_id(run)
+
+    def relation(self, name: str, run: str, window: Window) -> tuple[pa.Table, bool]:
+        """Rows of a named relation of a run, and whether there are more. Raises UnknownRun or BadRequestError."""
+        named(name)
+        with self._lock:
+            told = self._fresh(run, relations=True)
+            try:
+                return select(self._cursors[told.report.run], name, window)
+            except duckdb.Error:
+                self._forget(told.report.run)
+                raise
+
+    def runs(self, limit: int) -> list[RunSummary]:
+        """The runs, the one heard from last first, at most `limit`; launches beside the first count as runs."""
+        with self._lock:
+            return [told.summary for told in self._all(limit)]
+
+    def candidates(self, limit: int) -> list[Candidate]:
+        """The runs at work, the cheapest to preempt first; those whose price is not known come last."""
+        now_ns = self._clock_ns()
+        at_work = (RunState.RUNNING, RunState.HUNG, RunState.PAUSED)
+        with self._lock:
+            found = [told for told in self._all(limit) if told.report.state in at_work]
+        candidates = [
+            Candidate(
+                run=told.report.run,
+                state=told.report.state,
+                at_risk_gpu_s=told.report.at_risk_gpu_s,
+                since_durable_s=None if told.durable_ns is None else max(now_ns - told.durable_ns, 0) / _NS_PER_S,
+                gpus=told.gpus,
+            )
+            for told in found
+        ]
+        return sorted(candidates, key=lambda c: (c.at_risk_gpu_s is None, c.at_risk_gpu_s or 0.0, c.run))
+
+    def let_go(self) -> None:
+        """Ends what is being computed, and closes all connections; the next question opens new ones."""
+        working = self._working
+        if working is not None:
+            working.interrupt()
+        with self._lock:
+            for cursor in self._cursors.values():
+                cursor.close()
+            self._cursors.clear()
+
+    def _all(self, limit: int) -> list[_Told]:
+        """What is told of the runs heard from last."""
+        lander = self._store.lander
+        cursor = self._store.cursor()
+        try:
+            known = cursor.execute("SELECT run_id, run FROM runs").fetchall()
+        finally:
+            cursor.close()
+        told: list[_Told] = []
+        for _, run in sorted(known, key=lambda one: (-lander.told_ns.get(one[0], 0), one[1]))[:limit]:
+            name, launch = run, 1
+            while True:
+                try:
+                    one = self._fresh(name)
+                except (AnalyticsError, duckdb.Error):
+                    break  # One run that cannot be computed must not hide the others; asking for it alone says why.
+                told.append(one)
+                launch += 1
+                if launch > one.launches:
+                    break
+                name = f"{run}{_LAUNCH}{launch}"
+        return sorted(told, key=lambda one: -one.summary.last_event_ns)[:limit]
+
+    def _fresh(self, run: str, *, relations: bool = False) -> _Told:
+        """What is told of a run, computed anew where it is old; with `relations` they stand in its connection."""
+        run_id = self._run_id(run)
+        versions = self._store.lander.versions
+        version = (versions.get(run_id, 0), versions.get(None, 0))
+        told = self._told.get(run)
+        if told is not None and (run in self._cursors or not relations):
+            age_s = time.monotonic() - told.at_s
+            same = told.version == version and (told.settled or age_s < _FRESH_S)
+            # However often it is asked, computing takes half of the time at most: ingestion wants the rest.
+            if same or age_s < self._rest_ratio * told.cost_s:
+                self._told.move_to_end(run)
+                if run in self._cursors:
+                    self._cursors.move_to_end(run)
+                return told
+        begun = time.monotonic()
+        last_ns = self._store.lander.told_ns.get(run_id)
+        now_ns = self._clock_ns()
+        lost_ns = None if last_ns is None else last_ns + self._settings.lost_ns + 1
+        until_ns = now_ns if lost_ns is None else min(now_ns, lost_ns)
+        self._forget(run)
+        cursor = self._store.cursor()
+        self._working = cursor
+        try:
+            # One view of the database, however much is landed meanwhile.
+            cursor.execute("BEGIN")
+            report, summary, launches = report_and_summary(cursor, run, now_ns=until_ns, settings=self._settings)
+            gpus = one_row(cursor, "SELECT max_by(gpus, attempt) FROM gp_attempts WHERE outcome = 'live'")
+            durable = one_row(cursor, "SELECT max(durable_ns) FROM gp_saves")
+            cursor.execute("COMMIT")
+        except BaseException:
+            cursor.close()
+            raise
+        finally:
+            self._working = None
+        ended_s = time.monotonic()
+        told = _Told(
+            report=report,
+            summary=summary,
+            launches=launches,
+            gpus=None if gpus is None else gpus[0],
+            durable_ns=None if durable is None else durable[0],
+            version=version,
+            settled=until_ns == lost_ns,
+            at_s=ended_s,
+            cost_s=ended_s - begun,
+        )
+        self._told[run] = told
+        self._cursors[run] = cursor
+        while len(self._cursors) > _HELD_RUNS:
+            self._cursors.popitem(last=False)[1].close()
+        while len(self._told) > _HELD_REPORTS:
+            self._forget(next(iter(self._told)))
+        return told
+
+    def _forget(self, run: str) -> None:
+        self._told.pop(run, None)
+        cursor = self._cursors.pop(run, None)
+        if cursor is not None:
+            cursor.close()
+
+    def _run_id(self, run: str) -> int:
+        """The key of the landed run that a name stands for."""
+        cursor = self._store.cursor()
+        try:
+            name, mark, number = run.rpartition(_LAUNCH)
+            names = [run, *([name] if mark and number.isdecimal() else [])]
+            found = dict(
+                cursor.execute("SELECT run, run_id FROM runs WHERE run IN (SELECT unnest(?))", [names]).fetchall()
+            )
+            for one in names:
+                if one in found:
+                    return int(found[one])
+            known = [row[0] for row in cursor.execute("SELECT run FROM runs ORDER BY run LIMIT 1000").fetchall()]
+        finally:
+            cursor.close()
+        raise UnknownRun(run, known)
