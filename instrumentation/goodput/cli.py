@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
@@ -19,9 +19,17 @@ GROUP = "goodput.commands"
 DEBUG_VARIABLE = "GOODPUT_DEBUG"
 NEEDS_COLLECTOR = "this command needs the collector's packages: pip install 'goodput-ledger[collector]'"
 
+OWN = {
+    "run": "Run a training command and record it, without any change to its code.",
+    "doctor": "Try out whether this machine can record.",
+}
+"""Commands of this room. They run without typer: in training images the recorder is all that is installed."""
+
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
+
+_LEAVE_ARGUMENTS = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 
 class CommandSource(Protocol):
@@ -77,6 +85,8 @@ def build_app(sources: Iterable[CommandSource]) -> tuple[typer.Typer, list[str]]
     ) -> None:
         pass
 
+    for name, help_ in OWN.items():
+        app.command(name, help=help_, add_help_option=False, context_settings=_LEAVE_ARGUMENTS)(_own_command(name))
     broken: list[str] = []
     for source in sources:
         # A room's import can fail in any way, SystemExit included; the other rooms must go on working.
@@ -91,6 +101,27 @@ def build_app(sources: Iterable[CommandSource]) -> tuple[typer.Typer, list[str]]
     return app, broken
 
 
+def _own_command(name: str) -> Callable[[typer.Context], None]:
+    import typer
+
+    def command(context: typer.Context) -> None:
+        raise typer.Exit(_run_own(name, context.args))
+
+    # Postponed annotations are looked up in the module, which does not import typer.
+    command.__annotations__["context"] = typer.Context
+    return command
+
+
+def _run_own(name: str, arguments: list[str]) -> int:
+    if name == "run":
+        from goodput.launch import main as run
+
+        return run(arguments)
+    from goodput.doctor import main as doctor
+
+    return doctor(arguments)
+
+
 def main(argv: Sequence[str] | None = None, sources: Iterable[CommandSource] | None = None) -> int:
     """Run the command line and return its exit status: 0 done, 1 failed, 2 bad usage, 130 interrupted.
 
@@ -103,6 +134,8 @@ def main(argv: Sequence[str] | None = None, sources: Iterable[CommandSource] | N
     if args == ["--version"]:  # so that the bare install can tell its version too
         print(f"goodput {version()}")
         return 0
+    if args[:1] and args[0] in OWN:
+        return _run_own(args[0], args[1:])
     try:
         import typer
     except ImportError:

@@ -85,6 +85,11 @@ def _at_exit() -> None:
     _stop_all(StopReason.EXITED, _ended_by())
 
 
+def end_all(reason: StopReason) -> None:
+    """End all records of this process, which is about to leave without the interpreter's own hooks."""
+    _stop_all(reason, None)
+
+
 def _stop_all(reason: StopReason, error: BaseException | None) -> None:
     recorders = [recorder for recorder in list(_watched) if recorder.active]
     for recorder in recorders:

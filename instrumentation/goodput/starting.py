@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 from goodput import hooks, process
 from goodput.attempt import Agreement
@@ -63,6 +64,9 @@ def start(
     be begun at all, a recorder that does nothing is given.
     """
     try:
+        known = _begun_by_goodput_run(run)
+        if known is not None:
+            return known
         environment = read_environment()
         for complaint in environment.complaints:
             warn_once(complaint, complaint)
@@ -82,6 +86,34 @@ def start(
     except Exception as error:
         Guard().caught("recording could not be begun", error)
         return NoopRecorder()
+
+
+def begin(environment: Environment, *, job: str | None) -> Recorder:
+    """`start` for a process of which everything is known from its environment, which names the run. Raises OSError."""
+    if environment.disabled or not environment.run:
+        return NoopRecorder()
+    return _begin(
+        environment,
+        run=readable_text(environment.run)[:_NAME_MAX_CHARS],
+        job=job,
+        labels=dict(environment.labels),
+        spool=_directory(None, environment),
+        devices=environment.devices or 1,
+        group=None,
+        meta={**process_facts(environment.variables), "recorded_by": "goodput run"},
+    )
+
+
+def _begun_by_goodput_run(run: str | None) -> Recorder | None:
+    """The recorder of a process that `goodput run` records already: a program that starts its own goes on with it."""
+    automatic: Any = sys.modules.get("goodput.auto")
+    known: Recorder | None = None if automatic is None else automatic.taken_over()
+    if known is not None and run is not None and run != known.run:
+        warn_once(
+            "two names for a run",
+            f"this process is recorded as {known.run!r} by goodput run, not as {run!r}: give goodput run --run {run}",
+        )
+    return known
 
 
 def _begin(

@@ -1,0 +1,130 @@
+"""The folder through which `goodput run` and the rank processes below it know of each other.
+
+It lies on tmpfs, so that no disk can hold a rank up. Each rank that records leaves `<source>.rank`, and `<source>.end`
+when its record has been closed; a process in which nothing could be recorded leaves `<reason>.word`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from goodput.tally import Summary
+
+LAUNCH_VARIABLE = "_GOODPUT_LAUNCH"
+"""Path of the folder; set for the command by `goodput run`."""
+RANK_VARIABLE = "_GOODPUT_RANK"
+"""Process number of the rank; set by it for its children, which are no ranks."""
+JOB_VARIABLE = "_GOODPUT_JOB"
+"""Name of the job where no launcher names it, the same for all ranks of one `goodput run`."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankFile:
+    """A rank that records.
+
+    Attributes:
+        source, run, rank, local_rank, world_size: who it is.
+        pid, start_ticks: its process; the start time tells a number that was given twice.
+        local_world_size: ranks that the launcher started on this node, None where it does not say.
+        begun_ns: when its record began.
+    """
+
+    source: str
+    run: str
+    rank: int
+    local_rank: int
+    world_size: int
+    local_world_size: int | None
+    pid: int
+    start_ticks: int
+    begun_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndFile:
+    """How a rank's record ended: the `stop`'s reason, and the summary's fields."""
+
+    source: str
+    reason: str
+    summary: Mapping[str, Any]
+
+    def as_summary(self) -> Summary:
+        """Raises TypeError when it is another version's."""
+        return Summary(**self.summary)
+
+
+def write_rank(folder: Path, rank: RankFile) -> None:
+    """Raises OSError."""
+    _write(folder / f"{rank.source}.rank", asdict(rank))
+
+
+def write_end(folder: Path, end: EndFile) -> None:
+    """Raises OSError."""
+    _write(folder / f"{end.source}.end", asdict(end))
+
+
+def read_ranks(folder: Path) -> list[RankFile]:
+    """The ranks so far, in the order in which they began."""
+    found = [_made(RankFile, fields) for fields in _read(folder, ".rank")]
+    return sorted((rank for rank in found if rank is not None), key=lambda rank: (rank.begun_ns, rank.rank))
+
+
+def read_ends(folder: Path) -> dict[str, EndFile]:
+    """The records that were closed, by source."""
+    found = [_made(EndFile, fields) for fields in _read(folder, ".end")]
+    return {end.source: end for end in found if end is not None}
+
+
+def read_words(folder: Path) -> list[str]:
+    """Why nothing could be recorded in some process."""
+    try:
+        return sorted(path.stem for path in folder.iterdir() if path.name.endswith(".word"))
+    except OSError:
+        return []
+
+
+def start_ticks(pid: int | str = "self") -> int:
+    """When a process was started, in the kernel's ticks since boot; 0 when there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+        return int(stat.rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _write(path: Path, fields: Mapping[str, Any]) -> None:
+    draft = path.with_name(f".{path.name}")
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        os.write(fd, json.dumps(fields).encode("ascii"))
+    finally:
+        os.close(fd)
+    draft.rename(path)
+
+
+def _read(folder: Path, suffix: str) -> Iterator[dict[str, Any]]:
+    try:
+        paths = sorted(path for path in folder.iterdir() if path.name.endswith(suffix) and path.name[0] != ".")
+    except OSError:
+        return
+    for path in paths:
+        try:
+            found = json.loads(path.read_bytes())
+        except (OSError, ValueError):
+            continue
+        if isinstance(found, dict):
+            yield found
+
+
+def _made(kind: type[T], fields: dict[str, Any]) -> T | None:
+    try:
+        return kind(**fields)
+    except TypeError:
+        return None
