@@ -22,7 +22,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-import torch.distributed.checkpoint as checkpointing
+import torch.distributed.checkpoint
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 
 from goodput import torch as plain
@@ -73,6 +73,7 @@ def _install() -> None:
         if _installed:
             return
         _installed = True
+        checkpointing: Any = torch.distributed.checkpoint
         save = surround(checkpointing.save, lambda *_, **__: _saving())
         load = _telling_what_it_loaded(checkpointing.load)
         checkpointing.save = state_dict_saver.save = save
