@@ -100,7 +100,7 @@ def build(
     values: dict[str, object] = {f.name: getattr(settings, f.name) for f in fields(settings)}
     values["run_id"] = run_id
     _set_run(con, run, run_id)
-    for name in ("middle_ns", "rank_steps", "rank_gaps", "parts", "part_facts"):
+    for name in ("middle_ns", "rank_steps", "parts", "step_blocks", "part_facts"):
         run_sql(con, name, values)
     groups = group_attempts(PartFacts(**row) for row in rows(con, "SELECT * FROM gp_part_facts"))
     _set_members(con, groups)
@@ -193,8 +193,8 @@ def _align(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:
     run_sql(con, "boundaries", values)
     _agree_on_lives(con)
     run_sql(con, "segments", values)
-    if con.execute("SELECT count(*) FROM gp_rank_gaps WHERE again").fetchall()[0][0]:
-        for name in ("merge_repeats", "merged_steps", "merged_gaps"):
+    if con.execute("SELECT 1 FROM gp_rank_steps WHERE again LIMIT 1").fetchall():
+        for name in ("merge_repeats", "merged_steps"):
             run_sql(con, name, values)
         con.execute("CREATE OR REPLACE TEMP VIEW gp_rank_steps AS SELECT * FROM gp_whole_steps")
     for name in ("first_seqs", "shared_steps", "clocks", "clock_marks"):
@@ -222,23 +222,25 @@ def _number(
     _land(con, "gp_numbers", {"found": ("BIGINT", order), "attempt": ("BIGINT", list(range(len(order))))})
     if order == list(range(len(groups))):
         return
-    for relation in ("gp_members", "gp_segments", "gp_clocks"):
+    for relation in ("gp_members", "gp_segments"):
         con.execute(
             f"CREATE OR REPLACE TEMP TABLE {relation} AS SELECT r.* REPLACE (n.attempt AS attempt) "
             f"FROM {relation} r JOIN gp_numbers n ON n.found = r.attempt"
         )
+    con.execute("DELETE FROM gp_clocks WHERE life_id NOT IN (SELECT life_id FROM gp_segments)")
 
 
 def _reduce(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:
     """From the rows of ranks to the steps of the job, as if no attempt had an end."""
-    for name in ("solo_attempts", "clock_marks", "member_times", "events", "gone"):
+    for name in ("life_names", "clock_marks", "member_times", "events", "gone"):
         run_sql(con, name, values)
     con.execute(
         "CREATE OR REPLACE TEMP TABLE gp_limits AS "
         "SELECT DISTINCT attempt, $until_ns::BIGINT AS until_ns, false AS late FROM gp_members",
         {"until_ns": FOREVER_NS * 2 - 1},
     )
-    run_sql(con, "windows", values)
+    for name in ("bounded_segments", "windows"):
+        run_sql(con, name, values)
 
 
 def _agree_on_lives(con: duckdb.DuckDBPyConnection) -> None:
@@ -251,7 +253,8 @@ def _agree_on_lives(con: duckdb.DuckDBPyConnection) -> None:
 
 def _leave_out_zombies(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:
     """What ranks did after their attempt's end is no progress: reduce again without it, where there is any."""
-    run_sql(con, "limits", values)
+    for name in ("limits", "bounded_segments"):
+        run_sql(con, name, values)
     if con.execute("SELECT bool_or(late) FROM gp_limits").fetchall()[0][0]:
         run_sql(con, "windows", values)
 

@@ -6,7 +6,7 @@
 CREATE OR REPLACE TEMP TABLE gp_clock_marks AS
 WITH sources AS (SELECT DISTINCT source_id FROM gp_members)
 SELECT s.source_id,
-    CASE WHEN row_number() OVER (PARTITION BY s.source_id ORDER BY k.from_ns, k.attempt, k.life, k.block) = 1
+    CASE WHEN row_number() OVER (PARTITION BY s.source_id ORDER BY k.from_ns, k.life_id, k.block) = 1
         THEN -9223372036854775807 ELSE k.from_ns END AS from_ns,
     coalesce(k.offset_ns, 0) AS offset_ns
 FROM sources s LEFT JOIN gp_clocks k ON k.source_id = s.source_id

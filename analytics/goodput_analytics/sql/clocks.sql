@@ -1,6 +1,6 @@
 -- Purpose: how far each rank's clock is ahead of its peers', block by block.
--- Inputs:  gp_rank_steps, gp_segments, gp_shared_steps
--- Grain:   one row per (source_id, attempt, life, block); block = step // 1000.
+-- Inputs:  gp_rank_steps, gp_step_blocks, gp_segments, gp_shared_steps
+-- Grain:   one row per (source_id, life_id, block); block = step // 1000.
 -- Columns: from_ns    the rank's first step's start in that block, own clock
 --          offset_ns  to be taken off the rank's times
 -- Algorithm: the ranks leave a synchronous step together, so the median over shared steps of (own end - mid_ns) is
@@ -11,17 +11,21 @@ WITH told AS (
     SELECT g.source_id, r.step // 1000 AS block, quantile_disc(r.end_ns - s.mid_ns, [0.5, 0.5000000001]) AS middle
     FROM gp_rank_steps r
     JOIN gp_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
-    LEFT JOIN gp_shared_steps s ON s.attempt = g.attempt AND s.life = g.life AND s.step = r.step
+    LEFT JOIN gp_shared_steps s ON s.life_id = g.life_id AND s.step = r.step
+    WHERE NOT g.alone
     GROUP BY g.source_id, block
     HAVING count(s.mid_ns) > 0
 ),
 seen AS (
-    SELECT g.source_id, g.attempt, g.life, r.step // 1000 AS block, min(r.start_ns) AS from_ns
+    SELECT g.source_id, g.life_id, b.block, b.first_start_ns AS from_ns
+    FROM gp_step_blocks b JOIN gp_segments g ON g.source_id = b.source_id AND g.part = b.part AND g.whole
+    UNION ALL
+    SELECT g.source_id, g.life_id, r.step // 1000 AS block, min(r.start_ns)
     FROM gp_rank_steps r
-    JOIN gp_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
-    GROUP BY g.source_id, g.attempt, g.life, block
+    JOIN gp_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq AND NOT g.whole
+    GROUP BY g.source_id, g.life_id, block
 )
-SELECT s.source_id, s.attempt, s.life, s.block, s.from_ns, coalesce(middle_ns(e.middle), middle_ns(n.middle), 0) AS offset_ns
+SELECT s.source_id, s.life_id, s.block, s.from_ns, coalesce(middle_ns(e.middle), middle_ns(n.middle), 0) AS offset_ns
 FROM seen s
 ASOF LEFT JOIN told e ON e.source_id = s.source_id AND s.block >= e.block
 ASOF LEFT JOIN told n ON n.source_id = s.source_id AND s.block < n.block

@@ -1,5 +1,5 @@
 -- Purpose: how many events of the run have landed, and what is missing between them.
--- Inputs:  the ev_ tables; $run_id
+-- Inputs:  the ev_ tables, gp_step_blocks; $run_id
 -- Grain:   one row per source.
 -- Columns: events; missing  sequence numbers below the highest that never came
 --          ranked  it wrote what only a rank writes; started  it has a start
@@ -8,7 +8,7 @@ WITH told AS (
     SELECT source_id, count(*) AS n, max(seq) AS last, true AS ranked, true AS started FROM ev_start WHERE run_id = $run_id GROUP BY 1
     UNION ALL SELECT source_id, count(*), max(seq), true, false FROM ev_joined WHERE run_id = $run_id GROUP BY 1
     UNION ALL SELECT source_id, count(*), max(seq), true, false FROM ev_resume WHERE run_id = $run_id GROUP BY 1
-    UNION ALL SELECT source_id, count(*), max(seq), true, false FROM ev_step WHERE run_id = $run_id GROUP BY 1
+    UNION ALL SELECT source_id, sum(steps)::BIGINT, max(last_seq), true, false FROM gp_step_blocks GROUP BY 1
     UNION ALL SELECT source_id, count(*), max(seq), true, false FROM ev_begin WHERE run_id = $run_id GROUP BY 1
     UNION ALL SELECT source_id, count(*), max(seq), true, false FROM ev_end WHERE run_id = $run_id GROUP BY 1
     UNION ALL SELECT source_id, count(*), max(seq), true, false FROM ev_durable WHERE run_id = $run_id GROUP BY 1

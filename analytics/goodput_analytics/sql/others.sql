@@ -1,12 +1,12 @@
 -- Purpose: when anybody was last heard of, beside the ranks that the ledger rests on.
--- Inputs:  the ev_ tables, gp_members, gp_job_names; $run_id
+-- Inputs:  the ev_ tables, gp_step_blocks, gp_members, gp_job_names; $run_id
 -- Grain:   one row.
 -- Columns: ts_ns  own clocks: schedulers, agents, and sources that have no start; NULL if there are none
 CREATE OR REPLACE TEMP TABLE gp_others AS
 WITH strangers AS (
     SELECT source_id, ts_ns FROM ev_joined WHERE run_id = $run_id
     UNION ALL SELECT source_id, ts_ns FROM ev_resume WHERE run_id = $run_id
-    UNION ALL SELECT source_id, ts_ns FROM ev_step WHERE run_id = $run_id
+    UNION ALL SELECT source_id, last_told_ns FROM gp_step_blocks
     UNION ALL SELECT source_id, ts_ns FROM ev_begin WHERE run_id = $run_id
     UNION ALL SELECT source_id, ts_ns FROM ev_end WHERE run_id = $run_id
     UNION ALL SELECT source_id, ts_ns FROM ev_durable WHERE run_id = $run_id

@@ -1,5 +1,5 @@
 -- Purpose: what decides which attempt a process belongs to, on the processes' own clocks.
--- Inputs:  gp_parts, gp_rank_steps, ev_stop, ev_exit_observed; $run_id
+-- Inputs:  gp_parts, gp_step_blocks, ev_stop, ev_exit_observed; $run_id
 -- Grain:   one row per (source_id, part).
 -- Columns: first_step_ns, last_step_ns   its first step's start and its last step's end
 --          first_done_ns                 its first step's end
@@ -8,10 +8,9 @@
 --          exit_ns                       when somebody saw that it had gone (the last part of a source only)
 CREATE OR REPLACE TEMP TABLE gp_part_facts AS
 WITH steps AS (
-    SELECT p.source_id, p.part, min(r.start_ns) AS first_step_ns, max(r.end_ns) AS last_step_ns,
-        min(r.end_ns) AS first_done_ns, max(r.ts_ns) AS last_told_ns
-    FROM gp_rank_steps r JOIN gp_parts p ON p.source_id = r.source_id AND r.seq BETWEEN p.from_seq AND p.to_seq
-    GROUP BY p.source_id, p.part
+    SELECT source_id, part, min(first_start_ns) AS first_step_ns, max(last_end_ns) AS last_step_ns,
+        min(first_end_ns) AS first_done_ns, max(last_told_ns) AS last_told_ns
+    FROM gp_step_blocks GROUP BY source_id, part
 ),
 stops AS (
     SELECT p.source_id, p.part, arg_min(e.ts_ns, e.seq) AS stop_ns, arg_min(e.reason, e.seq) AS stop_reason

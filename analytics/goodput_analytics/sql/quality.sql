@@ -1,5 +1,5 @@
 -- Purpose: what the figures rest on.
--- Inputs:  gp_event_counts, gp_clocks, gp_attempts, gp_members, gp_window_times, gp_spans, gp_ledger, ev_step, ev_dropped,
+-- Inputs:  gp_event_counts, gp_clocks, gp_attempts, gp_members, gp_window_times, gp_spans, gp_ledger, gp_step_blocks, ev_dropped,
 --          delivery; $run_id
 -- Grain:   one row.
 -- Columns: events, duplicates, conflicts, gaps, dropped, sources_without_start, missing_steps, negative_durations;
@@ -13,7 +13,7 @@ SELECT
     (SELECT coalesce(sum(coalesce("count", 1)), 0)::BIGINT FROM ev_dropped WHERE run_id = $run_id) AS dropped,
     (SELECT count(*) FROM gp_event_counts WHERE ranked AND NOT started) AS sources_without_start,
     (SELECT coalesce(sum(missing), 0)::BIGINT FROM gp_window_times) AS missing_steps,
-    (SELECT count(*) FROM ev_step WHERE run_id = $run_id AND end_ns < start_ns)
+    (SELECT coalesce(sum(backwards), 0)::BIGINT FROM gp_step_blocks)
         + (SELECT count(*) FROM gp_spans WHERE backwards) AS negative_durations,
     (SELECT coalesce(max(abs(offset_ns)), 0) FROM gp_clocks) AS max_skew_ns,
     (SELECT coalesce(sum((l.end_ns - l.start_ns)::HUGEINT * l.gpus), 0)

@@ -2,17 +2,26 @@
 -- Inputs:  gp_members, gp_boundaries
 -- Grain:   one row per (source_id, from_seq).
 -- Columns: from_seq, to_seq  inclusive; life  counted from 0 in the attempt
+--          life_id  one number for attempt and life, which stays when attempts are numbered anew
+--          whole    the process has no other life in the attempt
+--          alone    no other process belongs to the attempt
 CREATE OR REPLACE TEMP TABLE gp_segments AS
 WITH cuts AS (
     SELECT attempt, source_id, part, rank, node, grp, from_seq, to_seq AS part_to_seq FROM gp_members
     UNION ALL
     SELECT b.attempt, b.source_id, b.part, m.rank, m.node, m.grp, b.seq, m.to_seq
     FROM gp_boundaries b JOIN gp_members m ON m.source_id = b.source_id AND m.part = b.part
+),
+lives AS (
+    SELECT
+        attempt, source_id, part, rank, node, grp,
+        (row_number() OVER own - 1)::INTEGER AS life,
+        from_seq,
+        least(part_to_seq, coalesce(lead(from_seq) OVER own - 1, part_to_seq)) AS to_seq
+    FROM cuts
+    WINDOW own AS (PARTITION BY source_id, part ORDER BY from_seq)
 )
-SELECT
-    attempt, source_id, part, rank, node, grp,
-    (row_number() OVER own - 1)::INTEGER AS life,
-    from_seq,
-    least(part_to_seq, coalesce(lead(from_seq) OVER own - 1, part_to_seq)) AS to_seq
-FROM cuts
-WINDOW own AS (PARTITION BY source_id, part ORDER BY from_seq)
+SELECT *, dense_rank() OVER (ORDER BY attempt, life)::INTEGER AS life_id,
+    count(*) OVER (PARTITION BY source_id, part) = 1 AS whole,
+    attempt IN (SELECT attempt FROM gp_members GROUP BY attempt HAVING count(*) = 1) AS alone
+FROM lives

@@ -37,7 +37,7 @@ own_steps AS (
     FROM gp_rank_steps r
     JOIN open_sources o USING (source_id)
     JOIN gp_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq AND g.attempt = o.attempt
-    JOIN gp_clocks k ON k.source_id = r.source_id AND k.attempt = g.attempt AND k.life = g.life AND k.block = r.step // 1000
+    JOIN gp_clocks k ON k.source_id = r.source_id AND k.life_id = g.life_id AND k.block = r.step // 1000
 ),
 made_up AS (
     SELECT b.span_id, n.start_ns AS next_start_ns, CASE WHEN w.end_ns > b.begin_ns THEN w.end_ns END AS around_end_ns,

@@ -1,5 +1,6 @@
 -- Purpose: the ranks that were named as slow, and what that cost.
--- Inputs:  gp_named_ranks, gp_ledger, gp_members, gp_measures, gp_windows, gp_lateness, gp_grouped_attempts
+-- Inputs:  gp_named_ranks, gp_ledger, gp_members, gp_bounded_segments, gp_rank_steps, gp_touched_windows,
+--          gp_touched_measures, gp_measures, gp_windows, gp_lateness, gp_grouped_attempts
 -- Grain:   one row per (rank, node).
 -- Columns: loss_gpu_ns     straggler time of the steps in which it was the latest
 --          slowest_steps   how many they were
@@ -15,18 +16,32 @@ losses AS (
 ),
 groups AS (
     SELECT m.attempt, m.life, m.step, m.grp, middle_ns(quantile_disc(
-        CASE WHEN 2 * w.busy_ranks >= w.ranks THEN m.late_ns ELSE m.late_gap_ns END, [0.5, 0.5000000001])) AS typical_late_ns
+        CASE WHEN 2 * w.busy_ranks >= w.ranks THEN m.late_ns ELSE m.gap_ns END, [0.5, 0.5000000001])) AS typical_late_ns
     FROM gp_measures m
     JOIN gp_windows w ON w.attempt = m.attempt AND w.life = m.life AND w.step = m.step
     WHERE m.attempt IN (SELECT attempt FROM gp_grouped_attempts) AND m.attempt IN (SELECT attempt FROM gp_named_ranks)
     GROUP BY m.attempt, m.life, m.step, m.grp
 ),
+slow AS MATERIALIZED (SELECT g.* FROM gp_bounded_segments g SEMI JOIN gp_named_ranks n ON n.attempt = g.attempt AND n.rank = g.rank),
+told AS (
+    SELECT g.attempt, g.life, r.step, g.rank, g.grp, CASE WHEN r.seq = g.first_seq THEN 0 ELSE r.gap_ns END AS gap_ns,
+        r.busy_ns
+    FROM gp_rank_steps r
+    JOIN slow g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
+    WHERE NOT g.late
+),
+measured AS (
+    SELECT o.* FROM told o
+    ANTI JOIN gp_touched_windows t ON t.attempt = o.attempt AND t.life = o.life AND t.step = o.step
+    UNION ALL
+    SELECT m.attempt, m.life, m.step, m.rank, m.grp, m.gap_ns, m.busy_ns
+    FROM gp_touched_measures m SEMI JOIN gp_named_ranks n ON n.attempt = m.attempt AND n.rank = m.rank
+),
 ratios AS (
-    SELECT n.attempt, n.rank,
-        CASE WHEN 2 * w.busy_ranks >= w.ranks THEN m.late_ns ELSE m.late_gap_ns END::DOUBLE
+    SELECT m.attempt, m.rank,
+        CASE WHEN 2 * w.busy_ranks >= w.ranks THEN m.gap_ns + m.busy_ns ELSE m.gap_ns END::DOUBLE
             / coalesce(g.typical_late_ns, t.typical_late_ns) AS ratio
-    FROM gp_named_ranks n
-    JOIN gp_measures m ON m.attempt = n.attempt AND m.rank = n.rank
+    FROM measured m
     JOIN gp_windows w ON w.attempt = m.attempt AND w.life = m.life AND w.step = m.step
     JOIN gp_lateness t ON t.attempt = m.attempt AND t.life = m.life AND t.step = m.step
     LEFT JOIN groups g ON g.attempt = m.attempt AND g.life = m.life AND g.step = m.step

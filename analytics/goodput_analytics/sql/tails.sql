@@ -24,7 +24,7 @@ known AS (
     SELECT g.source_id, g.part, arg_max(r.step, r.seq)
     FROM gp_rank_steps r
     JOIN gp_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
-    JOIN gp_clocks k ON k.source_id = g.source_id AND k.attempt = g.attempt AND k.life = g.life AND k.block = r.step // 1000
+    JOIN gp_clocks k ON k.source_id = g.source_id AND k.life_id = g.life_id AND k.block = r.step // 1000
     JOIN gp_limits l ON l.attempt = g.attempt
     WHERE l.late AND r.end_ns - k.offset_ns <= l.until_ns
     GROUP BY g.source_id, g.part

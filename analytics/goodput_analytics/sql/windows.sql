@@ -1,5 +1,5 @@
 -- Purpose: the steps of the job, reduced from those of its ranks, on aligned clocks.
--- Inputs:  gp_rank_steps, gp_segments, gp_clocks, gp_limits, gp_solo_attempts
+-- Inputs:  gp_rank_steps, gp_bounded_segments, gp_life_names, gp_clocks
 -- Grain:   one row per (attempt, life, step).
 -- Columns: first_start_ns, last_end_ns   the earliest start and the latest end over the ranks
 --          first_end_ns                  the earliest end
@@ -7,31 +7,32 @@
 --          data_ns                       the median over the ranks that report it, NULL if none does
 --          ranks, busy_ranks             ranks that report the step; of these, those that report busy_ns
 --          applied                       false when a rank says that the update was skipped
--- Algorithm: what a rank did after its attempt's end (gp_limits.until_ns) is no progress and is left out.
+-- Algorithm: what a rank did after its attempt's end (until_ns) is no progress and is left out.
 --            A rank alone has nobody to be reduced with.
 CREATE OR REPLACE TEMP TABLE gp_windows AS
-SELECT
-    g.attempt, g.life, r.step,
-    min(r.start_ns - k.offset_ns) AS first_start_ns,
-    max(r.end_ns - k.offset_ns) AS last_end_ns,
-    min(r.end_ns - k.offset_ns) AS first_end_ns,
-    max(r.c) AS told_c,
-    middle_ns(quantile_disc(r.data_ns, [0.5, 0.5000000001])) AS data_ns,
-    count(*) AS ranks,
-    count(r.busy_ns) AS busy_ranks,
-    bool_and(r.applied) AS applied
-FROM gp_rank_steps r
-JOIN gp_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
-JOIN gp_clocks k ON k.source_id = g.source_id AND k.attempt = g.attempt AND k.life = g.life AND k.block = r.step // 1000
-JOIN gp_limits l ON l.attempt = g.attempt
-WHERE r.end_ns - k.offset_ns <= l.until_ns AND g.attempt NOT IN (SELECT attempt FROM gp_solo_attempts)
-GROUP BY g.attempt, g.life, r.step
+WITH reduced AS (
+    SELECT
+        g.life_id, r.step,
+        min(r.start_ns - k.offset_ns) AS first_start_ns,
+        max(r.end_ns - k.offset_ns) AS last_end_ns,
+        min(r.end_ns - k.offset_ns) AS first_end_ns,
+        max(r.c) AS told_c,
+        middle_ns(quantile_disc(r.data_ns, [0.5, 0.5000000001])) AS data_ns,
+        count(*) AS ranks,
+        count(r.busy_ns) AS busy_ranks,
+        bool_and(r.applied) AS applied
+    FROM gp_rank_steps r
+    JOIN gp_bounded_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
+    JOIN gp_clocks k ON k.source_id = g.source_id AND k.life_id = g.life_id AND k.block = r.step // 1000
+    WHERE r.end_ns - k.offset_ns <= g.until_ns AND NOT g.alone
+    GROUP BY g.life_id, r.step
+)
+SELECT n.attempt, n.life, d.* EXCLUDE (life_id) FROM reduced d JOIN gp_life_names n ON n.life_id = d.life_id
 UNION ALL
 SELECT
     g.attempt, g.life, r.step, r.start_ns - k.offset_ns, r.end_ns - k.offset_ns, r.end_ns - k.offset_ns, r.c,
     r.data_ns, 1, CASE WHEN r.busy_ns IS NULL THEN 0 ELSE 1 END, r.applied
 FROM gp_rank_steps r
-JOIN gp_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
-JOIN gp_clocks k ON k.source_id = g.source_id AND k.attempt = g.attempt AND k.life = g.life AND k.block = r.step // 1000
-JOIN gp_limits l ON l.attempt = g.attempt
-WHERE r.end_ns - k.offset_ns <= l.until_ns AND g.attempt IN (SELECT attempt FROM gp_solo_attempts)
+JOIN gp_bounded_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
+JOIN gp_clocks k ON k.source_id = g.source_id AND k.life_id = g.life_id AND k.block = r.step // 1000
+WHERE r.end_ns - k.offset_ns <= g.until_ns AND g.alone
