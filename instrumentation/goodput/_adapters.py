@@ -19,6 +19,7 @@ R = TypeVar("R")
 guard = Guard()
 """Takes what goes wrong in an adapter: counted, logged once per reason, never raised into training."""
 
+_OURS = __file__.removesuffix("_adapters.py")
 _OUTSIDE_SPANS = frozenset({"step", "waiting", "between"})
 
 
@@ -84,7 +85,25 @@ def surround(call: Callable[..., Any], around: Around) -> Callable[..., Any]:
         with context:
             return call(*args, **kwargs)
 
-    return surrounded
+    return traceless(surrounded)
+
+
+def traceless(wrapper: Callable[..., Any]) -> Callable[..., Any]:
+    """A wrapper of ours that leaves no line of its own in the traceback of an exception that passes through it."""
+
+    @functools.wraps(wrapper)
+    def passing(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return wrapper(*args, **kwargs)
+        except BaseException as error:
+            trace = error.__traceback__
+            while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
+                trace = trace.tb_next
+            error.__traceback__ = trace
+            # Raised again as it is, which adds no line: an exception of our own would.
+            raise
+
+    return passing
 
 
 class Written:

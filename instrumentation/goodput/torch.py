@@ -33,7 +33,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from goodput._adapters import guard, join, live, surround
+from goodput._adapters import guard, join, live, surround, traceless
 from goodput._data_wait import data_wait_of, waits
 from goodput._step_watch import StepWatch
 from goodput.protocol import Recorder
@@ -212,8 +212,8 @@ def _wrap_loader() -> None:
     def __next__(self: Any) -> Any:  # noqa: N807
         return _waited(lambda: fetch(self), True)
 
-    DataLoader.__iter__ = __iter__  # type: ignore[method-assign]
-    _BaseDataLoaderIter.__next__ = __next__  # type: ignore[method-assign]
+    DataLoader.__iter__ = traceless(__iter__)  # type: ignore[method-assign]
+    _BaseDataLoaderIter.__next__ = traceless(__next__)  # type: ignore[method-assign]
 
 
 def _waited(call: Callable[[], Any], gives: bool) -> Any:
@@ -248,7 +248,7 @@ def _wrap_scaler() -> None:
                 known.skipped(inner)
         return result
 
-    torch.amp.GradScaler.step = step  # type: ignore[method-assign]
+    torch.amp.GradScaler.step = traceless(step)  # type: ignore[method-assign]
 
 
 def _wrap_mode() -> None:
@@ -270,7 +270,7 @@ def _wrap_mode() -> None:
             known.mode(self, mode)
         return result
 
-    torch.nn.Module.train = train  # type: ignore[method-assign]
+    torch.nn.Module.train = traceless(train)  # type: ignore[method-assign]
 
 
 def _wrap_restore() -> None:
@@ -283,7 +283,7 @@ def _wrap_restore() -> None:
             known.restored(self)
         return result
 
-    torch.optim.Optimizer.load_state_dict = load_state_dict  # type: ignore[method-assign]
+    torch.optim.Optimizer.load_state_dict = traceless(load_state_dict)  # type: ignore[method-assign]
 
 
 def _wrap_save_and_load() -> None:
