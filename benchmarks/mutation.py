@@ -46,6 +46,8 @@ from goodput_analytics import relations  # noqa: E402
 SQL = ROOT / "analytics" / "goodput_analytics" / "sql"
 CREATES = re.compile(r"CREATE OR REPLACE TEMP (?:TABLE|VIEW) (\w+)")
 SINGLE_FROM = "spans"
+# Drops what is not asked any more; a trial builds later relations anew and asks it again.
+FORGETS = "forget"
 # A changed join can run away; so long a report would fail its test.
 PATIENCE_S = 5.0
 
@@ -83,7 +85,7 @@ class Trial:
     def run_sql(self, con: duckdb.DuckDBPyConnection, name: str, values: Mapping[str, Any] | None = None) -> None:
         """In place of the analytics' own: builds a relation, and while nothing is changed tries its changes on it."""
         bound = {key: value for key, value in (values or {}).items() if key in _parameters(name)}
-        if self.stands(name):
+        if self.stands(name) or name == FORGETS:
             return
         if self.changed is None:
             self.order.append(name)

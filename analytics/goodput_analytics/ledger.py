@@ -100,7 +100,7 @@ def build(
     values: dict[str, object] = {f.name: getattr(settings, f.name) for f in fields(settings)}
     values["run_id"] = run_id
     _set_run(con, run, run_id)
-    for name in ("middle_ns", "rank_steps", "parts", "step_blocks", "part_facts"):
+    for name in ("middle_ns", "words", "rank_steps", "parts", "step_blocks", "part_facts"):
         run_sql(con, name, values)
     groups = group_attempts(PartFacts(**row) for row in rows(con, "SELECT * FROM gp_part_facts"))
     _set_members(con, groups)
@@ -124,6 +124,7 @@ def build(
         run_sql(con, name, values)
     line = _draw_line(con)
     for name in (
+        "forget",
         "portions",
         "named_ranks",
         "window_entries",

@@ -151,8 +151,8 @@ def report_and_summary(
 def _summary(con: duckdb.DuckDBPyConnection, one: Report) -> RunSummary:
     """The line of the run whose relations stand in the connection."""
     seen = con.execute(
-        "SELECT least((SELECT min(ts_ns) FROM gp_events), (SELECT min(begin_ns) FROM gp_window_times)), "
-        "greatest((SELECT max(ts_ns) FROM gp_events), (SELECT max(end_ns) FROM gp_window_times))"
+        "SELECT least((SELECT min(ts_ns) FROM gp_events), (SELECT min(begin_ns) FROM gp_window_parts)), "
+        "greatest((SELECT max(ts_ns) FROM gp_events), (SELECT max(end_ns) FROM gp_window_parts))"
     ).fetchall()[0]
     return RunSummary(
         run=one.run,

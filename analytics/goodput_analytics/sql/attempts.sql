@@ -47,11 +47,15 @@ counted AS (
         bool_or(stop_reason = 'preempted') AS said_preempted
     FROM gp_gone GROUP BY attempt
 ),
+lives AS (
+    SELECT attempt, life, arg_min(first_start_ns, step) AS first_step_ns, arg_min(first_end_ns, step) AS first_done_ns,
+        max(last_end_ns) AS last_step_ns
+    FROM gp_windows GROUP BY attempt, life
+),
 first_steps AS (
-    SELECT attempt, first_start_ns AS first_step_ns, first_end_ns AS first_done_ns,
-        max(last_end_ns) OVER (PARTITION BY attempt) AS last_step_ns
-    FROM gp_windows
-    QUALIFY row_number() OVER (PARTITION BY attempt ORDER BY life, step) = 1
+    SELECT attempt, arg_min(first_step_ns, life) AS first_step_ns, arg_min(first_done_ns, life) AS first_done_ns,
+        max(last_step_ns) AS last_step_ns
+    FROM lives GROUP BY attempt
 ),
 last_events AS (
     SELECT attempt, max(ts_ns) AS last_ns

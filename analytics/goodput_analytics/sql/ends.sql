@@ -1,5 +1,5 @@
 -- Purpose: the interruptions: when each came, and when work went on.
--- Inputs:  gp_attempts, gp_end_causes, gp_tails, gp_lives, gp_last_lives, gp_bases, gp_window_times
+-- Inputs:  gp_attempts, gp_end_causes, gp_tails, gp_lives, gp_last_lives, gp_bases, gp_window_parts
 -- Grain:   one row per attempt that aborted, per rollback inside one, and per finished attempt if what went on next did
 --          so from below its last step.
 -- Columns: attempt, life  the life that ended; inside  a rollback inside an attempt
@@ -16,7 +16,7 @@ WITH caused AS (
     LEFT JOIN gp_tails n ON n.attempt = a.attempt + 1
 ),
 life_ends AS (
-    SELECT attempt, life, max(end_ns) AS end_ns, min(start_ns) AS start_ns FROM gp_window_times GROUP BY attempt, life
+    SELECT attempt, life, max(end_ns) AS end_ns, min(start_ns) AS start_ns FROM gp_window_parts GROUP BY attempt, life
 ),
 rollbacks AS (
     SELECT e.attempt, e.life, e.end_ns, n.start_ns AS recovered_ns, coalesce(n.start_ns, a.end_ns) AS until_ns

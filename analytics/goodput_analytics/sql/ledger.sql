@@ -39,14 +39,15 @@ spare AS (
     LEFT JOIN extents x ON x.job = p.job AND x.start_ns <= p.start_ns AND x.end_ns >= p.end_ns
     WHERE p.end_ns > p.start_ns
 )
-SELECT e.attempt, e.life, e.step, e.category, e.phase, e.start_ns, e.end_ns, h.gpus, e.place,
-    e.charged_attempt, e.charged_life, e.latest_rank
+SELECT e.attempt::INTEGER AS attempt, e.step, e.category::gp_category AS category, e.phase, e.start_ns, e.end_ns, h.gpus,
+    e.place::gp_place AS place, e.charged_attempt::INTEGER AS charged_attempt, e.charged_life::INTEGER AS charged_life,
+    e.latest_rank
 FROM gp_entries e
 JOIN owned o ON o.attempt = e.attempt AND NOT o.granted
 JOIN gp_attempts h ON h.attempt = e.held_by
 WHERE h.gpus > 0
 UNION ALL
-SELECT attempt, life, step, category, phase, start_ns, end_ns, gpus, place, charged_attempt, charged_life, latest_rank
+SELECT attempt, step, category, phase, start_ns, end_ns, gpus, place, charged_attempt, charged_life, latest_rank
 FROM cut WHERE gpus > 0
 UNION ALL
-SELECT NULL, NULL, NULL, 'idle', NULL, start_ns, end_ns, gpus, 'spare', NULL, NULL, NULL FROM spare WHERE gpus > 0
+SELECT NULL, NULL, 'idle', NULL, start_ns, end_ns, gpus, 'spare', NULL, NULL, NULL FROM spare WHERE gpus > 0

@@ -1,5 +1,5 @@
 -- Purpose: what the figures rest on.
--- Inputs:  gp_event_counts, gp_clocks, gp_attempts, gp_members, gp_window_times, gp_spans, gp_ledger, gp_step_blocks, ev_dropped,
+-- Inputs:  gp_event_counts, gp_clocks, gp_attempts, gp_members, gp_window_parts, gp_spans, gp_ledger, gp_step_blocks, ev_dropped,
 --          delivery; $run_id
 -- Grain:   one row.
 -- Columns: events, duplicates, conflicts, gaps, dropped, sources_without_start, missing_steps, negative_durations;
@@ -12,7 +12,7 @@ SELECT
     (SELECT coalesce(sum(missing), 0)::BIGINT FROM gp_event_counts) AS gaps,
     (SELECT coalesce(sum(coalesce("count", 1)), 0)::BIGINT FROM ev_dropped WHERE run_id = $run_id) AS dropped,
     (SELECT count(*) FROM gp_event_counts WHERE ranked AND NOT started) AS sources_without_start,
-    (SELECT coalesce(sum(missing), 0)::BIGINT FROM gp_window_times) AS missing_steps,
+    (SELECT coalesce(sum(missing), 0)::BIGINT FROM gp_window_parts) AS missing_steps,
     (SELECT coalesce(sum(backwards), 0)::BIGINT FROM gp_step_blocks)
         + (SELECT count(*) FROM gp_spans WHERE backwards) AS negative_durations,
     (SELECT coalesce(max(abs(offset_ns)), 0) FROM gp_clocks) AS max_skew_ns,

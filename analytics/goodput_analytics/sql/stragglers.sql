@@ -1,6 +1,6 @@
 -- Purpose: the ranks that were named as slow, and what that cost.
 -- Inputs:  gp_named_ranks, gp_ledger, gp_members, gp_bounded_segments, gp_rank_steps, gp_touched_windows,
---          gp_touched_measures, gp_measures, gp_windows, gp_lateness, gp_grouped_attempts
+--          gp_touched_measures, gp_measures, gp_window_parts, gp_grouped_attempts
 -- Grain:   one row per (rank, node).
 -- Columns: loss_gpu_ns     straggler time of the steps in which it was the latest
 --          slowest_steps   how many they were
@@ -18,7 +18,7 @@ groups AS (
     SELECT m.attempt, m.life, m.step, m.grp, middle_ns(quantile_disc(
         CASE WHEN 2 * w.busy_ranks >= w.ranks THEN m.late_ns ELSE m.gap_ns END, [0.5, 0.5000000001])) AS typical_late_ns
     FROM gp_measures m
-    JOIN gp_windows w ON w.attempt = m.attempt AND w.life = m.life AND w.step = m.step
+    JOIN gp_window_parts w ON w.attempt = m.attempt AND w.life = m.life AND w.step = m.step
     WHERE m.attempt IN (SELECT attempt FROM gp_grouped_attempts) AND m.attempt IN (SELECT attempt FROM gp_named_ranks)
     GROUP BY m.attempt, m.life, m.step, m.grp
 ),
@@ -40,13 +40,12 @@ measured AS (
 ratios AS (
     SELECT m.attempt, m.rank,
         CASE WHEN 2 * w.busy_ranks >= w.ranks THEN m.gap_ns + m.busy_ns ELSE m.gap_ns END::DOUBLE
-            / coalesce(g.typical_late_ns, t.typical_late_ns) AS ratio
+            / coalesce(g.typical_late_ns, w.typical_late_ns) AS ratio
     FROM measured m
-    JOIN gp_windows w ON w.attempt = m.attempt AND w.life = m.life AND w.step = m.step
-    JOIN gp_lateness t ON t.attempt = m.attempt AND t.life = m.life AND t.step = m.step
+    JOIN gp_window_parts w ON w.attempt = m.attempt AND w.life = m.life AND w.step = m.step
     LEFT JOIN groups g ON g.attempt = m.attempt AND g.life = m.life AND g.step = m.step
         AND g.grp IS NOT DISTINCT FROM m.grp
-    WHERE coalesce(g.typical_late_ns, t.typical_late_ns) > 0
+    WHERE coalesce(g.typical_late_ns, w.typical_late_ns) > 0
 ),
 slowdowns AS (
     SELECT d.rank, d.node, median(r.ratio) AS slowdown_ratio

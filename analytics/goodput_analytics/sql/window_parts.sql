@@ -37,7 +37,7 @@ warm AS (
 late AS (
     SELECT
         w.attempt, w.life, w.idx, w.step, w.c, w.missing, w.begin_ns, w.end_ns, w.start_ns, w.net_ns, w.covered,
-        w.applied, w.ranks, w.new_life, w.warmup_ns,
+        w.applied, w.ranks, w.busy_ranks, w.new_life, w.warmup_ns,
         least(coalesce(w.data_ns, 0), w.net_ns - w.warmup_ns) AS data_ns, l.gap_ns AS told_gap_ns,
         coalesce(x.late_ranks, l.late_ranks) AS late_ranks, coalesce(x.excess_ns, l.excess_ns) AS excess_ns,
         coalesce(x.latest_rank, l.latest_rank) AS latest_rank,
@@ -92,7 +92,7 @@ overs AS (
     SELECT *, greatest(rest_ns - hang_ns - straggler_ns - c::HUGEINT * coalesce($expected_step_ns, rest_ns), 0)::BIGINT AS over_ns
     FROM straggled
 )
-SELECT attempt, life, idx, step, c, missing, begin_ns, end_ns, start_ns, covered, applied, ranks, new_life,
+SELECT attempt, life, idx, step, c, missing, begin_ns, end_ns, start_ns, covered, applied, ranks, busy_ranks, new_life,
     net_ns, warmup_ns, data_ns, gap_ns, hang_ns, straggler_ns, over_ns,
     rest_ns - hang_ns - straggler_ns - over_ns AS productive_ns,
     late_ranks, latest_rank, typical_late_ns, half_late_ns

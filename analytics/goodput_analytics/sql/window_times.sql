@@ -10,7 +10,7 @@
 CREATE OR REPLACE TEMP TABLE gp_window_times AS
 WITH begun AS (
     SELECT *,
-        row_number() OVER own - 1 AS idx,
+        (row_number() OVER own - 1)::INTEGER AS idx,
         CASE WHEN lag(life) OVER own = life THEN lag(step) OVER own END AS step_before,
         max(last_end_ns) OVER (PARTITION BY attempt ORDER BY life, step ROWS UNBOUNDED PRECEDING) AS end_ns,
         max(last_end_ns) OVER (PARTITION BY attempt ORDER BY life, step

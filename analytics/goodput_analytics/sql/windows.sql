@@ -18,8 +18,8 @@ WITH reduced AS (
         min(r.end_ns - k.offset_ns) AS first_end_ns,
         max(r.c) AS told_c,
         middle_ns(quantile_disc(r.data_ns, [0.5, 0.5000000001])) AS data_ns,
-        count(*) AS ranks,
-        count(r.busy_ns) AS busy_ranks,
+        count(*)::INTEGER AS ranks,
+        count(r.busy_ns)::INTEGER AS busy_ranks,
         bool_and(r.applied) AS applied
     FROM gp_rank_steps r
     JOIN gp_bounded_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
