@@ -206,6 +206,9 @@ def _plain(endpoint: Endpoint) -> Endpoint:
             return _error(503, "The database does not answer now; try again.", {"Retry-After": "1"})
         except AnalyticsError as error:
             return _error(500, str(error))
+        except asyncio.CancelledError:
+            # Only the end of the collector cancels a request.
+            return _error(503, "The collector is stopping; send it again.", {"Retry-After": "1"})
         except ClientDisconnect:
             return Response(status_code=400)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
@@ -16,6 +17,8 @@ from goodput_collector.errors import DatabaseError, DatabaseLockedError
 MEMORY = ":memory:"
 # What stands at byte 8 of every DuckDB file.
 _MAGIC, _MAGIC_AT_BYTES = b"DUCK", 8
+# How DuckDB names the process that holds a file.
+_HOLDER = re.compile(r"\(PID (\d+)\)")
 
 
 @cache
@@ -90,8 +93,10 @@ def _check_content(path: Path) -> None:
 def _told(name: str, error: duckdb.Error) -> DatabaseError:
     text = str(error)
     if "lock" in text.lower():
+        holder = _HOLDER.search(text)
+        which = f" (pid {holder[1]})" if holder else ""
         return DatabaseLockedError(
-            f"{name} is in use by another process; stop that process (a collector, perhaps), or ask it instead."
+            f"{name} is in use by another process{which}; stop that process (a collector, perhaps), or ask it instead."
         )
     if "not a valid DuckDB" in text or "magic bytes" in text:
         return DatabaseError(f"{name} is not a DuckDB database; name another file with --db.")

@@ -42,7 +42,8 @@ class ServiceManager:
         address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+                sock.setblocking(False)  # a manager that does not read must not hold the service up
                 sock.connect(address)
                 sock.sendall(message.encode())
         except OSError:
-            pass  # A manager that does not listen must not end the service.
+            pass  # nor must one that does not listen

@@ -57,7 +57,7 @@ RELATIONS: dict[str, Relation] = {
         order=("attempt", "idx"),
     ),
     "lateness": Relation(
-        table="gp_measures JOIN (SELECT attempt, life, step, begin_ns, end_ns FROM gp_window_times) "
+        table="gp_measures JOIN (SELECT attempt, life, step, begin_ns, end_ns FROM gp_window_parts) "
         "USING (attempt, life, step)",
         columns=("attempt", "life", "step", "rank", "begin_ns", "end_ns", "gap_ns", "late_ns"),
         begin="begin_ns",
