@@ -97,16 +97,9 @@ def _stand_aside() -> None:
     here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
     sys.path[:] = [path for path in sys.path if not path or os.path.abspath(path) != here]  # noqa: PTH100
     sys.path_importer_cache.pop(here, None)
-    ours = sys.modules.pop(__name__, None)
-    try:
-        import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
-    except ImportError as error:
-        if error.name != "sitecustomize":
-            raise
-    finally:
-        # The import system looks here for what it has just loaded.
-        if ours is not None:
-            sys.modules.setdefault(__name__, ours)
+    del sys.modules[__name__]
+    # Where there is none this raises what the interpreter expects then, and leaves no module of that name.
+    import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
 
 
 if __name__ == "sitecustomize":
@@ -115,4 +108,11 @@ if __name__ == "sitecustomize":
             sys.meta_path.insert(0, _TorchWatch())
     except Exception:
         pass
-    _stand_aside()
+    try:
+        _stand_aside()
+    except BaseException as error:
+        # The lines of this file are taken off.
+        error.__traceback__ = (
+            error.__traceback__ and error.__traceback__.tb_next and error.__traceback__.tb_next.tb_next
+        )
+        raise
