@@ -79,6 +79,10 @@ class StepWatch:
         """The model, None where it is not known or gone."""
         return None if self._model is None else self._model()
 
+    def parameters(self) -> list[Any]:
+        """What the optimizers train."""
+        return [p for optimizer in self.optimizers for group in optimizer.param_groups for p in group["params"]]
+
     def close(self) -> None:
         """Watch no longer."""
         while self.closing:
@@ -215,7 +219,7 @@ class StepWatch:
             model = getattr(model, "module", None) or getattr(model, "_orig_mod", None)
         if self.model is not None:
             return False
-        trained = {id(p) for optimizer in self.optimizers for group in optimizer.param_groups for p in group["params"]}
+        trained = {id(parameter) for parameter in self.parameters()}
         return any(id(parameter) in trained for parameter in module.parameters())
 
     def _mine(self) -> bool:

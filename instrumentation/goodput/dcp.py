@@ -26,7 +26,7 @@ import torch.distributed.checkpoint
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 
 from goodput import torch as plain
-from goodput._adapters import Wrapped, guard, harmless, join, live, span_open, surround
+from goodput._adapters import Wrapped, guard, harmless, join, live, span_open, surround, traceless
 from goodput.protocol import Recorder
 from goodput.recorder import LiveRecorder
 
@@ -108,7 +108,7 @@ def _telling_what_it_loaded(load: Callable[..., Any]) -> Callable[..., Any]:
         plain.tell_loaded(args[0] if args else kwargs.get("state_dict"))
         return result
 
-    return load_and_tell
+    return traceless(load_and_tell)
 
 
 def _telling_when_durable(async_save: Callable[..., Any]) -> Callable[..., Any]:
@@ -123,7 +123,7 @@ def _telling_when_durable(async_save: Callable[..., Any]) -> Callable[..., Any]:
             _follow(rec, step, result)
         return result
 
-    return save_and_tell
+    return traceless(save_and_tell)
 
 
 @harmless("an asynchronous save could not be followed")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import Trainer, TrainerCallback
 
 from goodput import torch as plain
-from goodput._adapters import Wrapped, guard, harmless, join, live, plain_float, span_open
+from goodput._adapters import Wrapped, guard, harmless, join, live, plain_float, span_open, traceless
 from goodput.protocol import Recorder
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class GoodputCallback(TrainerCallback):  # type: ignore[misc]
         # Each micro-batch gives its share of the loss.
         rec.end_step(applied=applied, loss=sum(self._losses) if self._losses else None, lr=self._lr)
         if self._own_work is None and model is not None:
-            self._own_work = plain.watch_own_work(rec, model) or (lambda: None)
+            self._own_work = plain.watch_own_work(rec, model.parameters()) or (lambda: None)
 
     def _keep_losses(self, trainer: Any, wrapped: Wrapped) -> None:
         step = trainer.training_step
@@ -145,7 +145,7 @@ class GoodputCallback(TrainerCallback):  # type: ignore[misc]
             self._keep_loss(loss)
             return loss
 
-        wrapped.replace(trainer, "training_step", training_step)
+        wrapped.replace(trainer, "training_step", traceless(training_step))
 
     @harmless("the loss could not be read")
     def _keep_loss(self, loss: Any) -> None:
@@ -199,7 +199,7 @@ def _install() -> None:
                 wrapped.restore()
                 callback.end(finished)
 
-        Trainer.train = train
+        Trainer.train = traceless(train)
 
 
 def _callback_of(trainer: Any) -> GoodputCallback | None:

@@ -165,7 +165,7 @@ class GoodputCallback(Callback):  # type: ignore[misc]
         self._done = done
         self._open = False
         if self._own_work is None:
-            self._own_work = plain.watch_own_work(rec, trainer.model) or (lambda: None)
+            self._own_work = plain.watch_own_work(rec, trainer.model.parameters()) or (lambda: None)
 
     # -- what blocks the loop ------------------------------------------------------------------------------------
 

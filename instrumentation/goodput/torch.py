@@ -27,7 +27,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -87,7 +87,7 @@ def watch_data(rec: LiveRecorder) -> None:
     _install()
 
 
-def watch_own_work(rec: LiveRecorder, model: Any) -> Callable[[], None] | None:
+def watch_own_work(rec: LiveRecorder, parameters: Iterable[Any]) -> Callable[[], None] | None:
     """Tell when the last gradient of this rank is ready, where that can be known: with several ranks, and parameters
     that are whole and on the CPU (on a GPU the hook runs long before the work is done).
 
@@ -96,13 +96,16 @@ def watch_own_work(rec: LiveRecorder, model: Any) -> Callable[[], None] | None:
     distributed = torch.distributed
     if not (distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1):
         return None
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if not parameters or not all(type(p) is torch.nn.Parameter and p.device.type == "cpu" for p in parameters):
+    trained = [parameter for parameter in parameters if parameter.requires_grad]
+    if not trained or not all(_is_whole(parameter) for parameter in trained):
         return None
-    if not all(type(p.data) is torch.Tensor for p in parameters):
-        return None
-    handle = torch.autograd.graph.register_multi_grad_hook(parameters, lambda _gradients: rec.own_work_done())
+    handle = torch.autograd.graph.register_multi_grad_hook(trained, lambda _gradients: rec.own_work_done())
     return handle.remove
+
+
+def _is_whole(parameter: Any) -> bool:
+    plain = type(parameter) in (torch.nn.Parameter, torch.Tensor) and type(parameter.data) is torch.Tensor
+    return plain and parameter.device.type == "cpu"
 
 
 def tell_loaded(loaded: object) -> None:
@@ -162,10 +165,9 @@ def _inner(optimizer: Any) -> Any:
 
 
 def _own_work(found: StepWatch) -> None:
-    if found.model is not None:
-        remove = watch_own_work(found.rec, found.model)
-        if remove is not None:
-            found.closing.append(remove)
+    remove = watch_own_work(found.rec, found.parameters() if found.model is None else found.model.parameters())
+    if remove is not None:
+        found.closing.append(remove)
 
 
 # -- where there is no hook ----------------------------------------------------------------------------------------
