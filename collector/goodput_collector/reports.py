@@ -11,47 +11,23 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
-from goodput_analytics import AnalyticsError, Report, RunState, RunSummary, Settings, UnknownRun, report_and_summary
-from goodput_collector.database import one_row
+from goodput_analytics import AnalyticsError, Report, RunSummary, Settings, UnknownRun
 from goodput_collector.relations import Window, named, select
 from goodput_collector.store import Store
+from goodput_collector.told import Candidate, Told, cheapest_first, tell
 
 _HELD_RUNS = 4
 """Runs whose relations are kept; of the others the report alone."""
 _HELD_REPORTS = 2_000
 _FRESH_S = 1.0
-_NS_PER_S = 1_000_000_000
 _LAUNCH = "~"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A run that could be preempted, and what that would cost.
+class _Kept:
+    """What was told of a run, of which version, whether time changes it, and when and how long it was computed."""
 
-    Attributes:
-        run: its name.
-        state: what it does now.
-        at_risk_gpu_s: GPU-seconds since its last durable checkpoint; None where it never reported one.
-        since_durable_s: seconds since that checkpoint became durable; None where there is none.
-        gpus: GPUs that it holds.
-    """
-
-    run: str
-    state: RunState
-    at_risk_gpu_s: float | None
-    since_durable_s: float | None
-    gpus: int | None
-
-
-@dataclass(slots=True)
-class _Told:
-    """A report as it was computed."""
-
-    report: Report
-    summary: RunSummary
-    launches: int
-    gpus: int | None
-    durable_ns: int | None
+    told: Told
     version: tuple[int, int]
     settled: bool
     at_s: float
@@ -77,7 +53,7 @@ class Reports:
         self._settings = settings or Settings()
         self._rest_ratio = rest_ratio
         self._lock = threading.Lock()
-        self._told: OrderedDict[str, _Told] = OrderedDict()
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._cursors: OrderedDict[str, duckdb.DuckDBPyConnection] = OrderedDict()
         self._working: duckdb.DuckDBPyConnection | None = None
         store.before_reopen = self.let_go
@@ -110,20 +86,9 @@ class Reports:
     def candidates(self, limit: int) -> list[Candidate]:
         """The runs at work, the cheapest to preempt first; those whose price is not known come last."""
         now_ns = self._clock_ns()
-        at_work = (RunState.RUNNING, RunState.HUNG, RunState.PAUSED)
         with self._lock:
-            found = [told for told in self._all(limit) if told.report.state in at_work]
-        candidates = [
-            Candidate(
-                run=told.report.run,
-                state=told.report.state,
-                at_risk_gpu_s=told.report.at_risk_gpu_s,
-                since_durable_s=None if told.durable_ns is None else max(now_ns - told.durable_ns, 0) / _NS_PER_S,
-                gpus=told.gpus,
-            )
-            for told in found
-        ]
-        return sorted(candidates, key=lambda c: (c.at_risk_gpu_s is None, c.at_risk_gpu_s or 0.0, c.run))
+            found = [told.candidate(now_ns) for told in self._all(limit)]
+        return cheapest_first([one for one in found if one is not None])
 
     def let_go(self) -> None:
         """Ends what is being computed, and closes all connections; the next question opens new ones."""
@@ -135,7 +100,7 @@ class Reports:
                 cursor.close()
             self._cursors.clear()
 
-    def _all(self, limit: int) -> list[_Told]:
+    def _all(self, limit: int) -> list[Told]:
         """What is told of the runs heard from last."""
         lander = self._store.lander
         cursor = self._store.cursor()
@@ -143,7 +108,7 @@ class Reports:
             known = cursor.execute("SELECT run_id, run FROM runs").fetchall()
         finally:
             cursor.close()
-        told: list[_Told] = []
+        told: list[Told] = []
         for _, run in sorted(known, key=lambda one: (-lander.told_ns.get(one[0], 0), one[1]))[:limit]:
             name, launch = run, 1
             while True:
@@ -158,21 +123,21 @@ class Reports:
                 name = f"{run}{_LAUNCH}{launch}"
         return sorted(told, key=lambda one: -one.summary.last_event_ns)[:limit]
 
-    def _fresh(self, run: str, *, relations: bool = False) -> _Told:
+    def _fresh(self, run: str, *, relations: bool = False) -> Told:
         """What is told of a run, computed anew where it is old; with `relations` they stand in its connection."""
         run_id = self._run_id(run)
         versions = self._store.lander.versions
         version = (versions.get(run_id, 0), versions.get(None, 0))
-        told = self._told.get(run)
-        if told is not None and (run in self._cursors or not relations):
-            age_s = time.monotonic() - told.at_s
-            same = told.version == version and (told.settled or age_s < _FRESH_S)
+        kept = self._kept.get(run)
+        if kept is not None and (run in self._cursors or not relations):
+            age_s = time.monotonic() - kept.at_s
+            same = kept.version == version and (kept.settled or age_s < _FRESH_S)
             # However often it is asked, computing takes half of the time at most: ingestion wants the rest.
-            if same or age_s < self._rest_ratio * told.cost_s:
-                self._told.move_to_end(run)
+            if same or age_s < self._rest_ratio * kept.cost_s:
+                self._kept.move_to_end(run)
                 if run in self._cursors:
                     self._cursors.move_to_end(run)
-                return told
+                return kept.told
         begun = time.monotonic()
         last_ns = self._store.lander.told_ns.get(run_id)
         now_ns = self._clock_ns()
@@ -184,9 +149,7 @@ class Reports:
         try:
             # One view of the database, however much is landed meanwhile.
             cursor.execute("BEGIN")
-            report, summary, launches = report_and_summary(cursor, run, now_ns=until_ns, settings=self._settings)
-            gpus = one_row(cursor, "SELECT max_by(gpus, attempt) FROM gp_attempts WHERE outcome = 'live'")
-            durable = one_row(cursor, "SELECT max(durable_ns) FROM gp_saves")
+            told = tell(cursor, run, until_ns, self._settings)
             cursor.execute("COMMIT")
         except BaseException:
             cursor.close()
@@ -194,27 +157,18 @@ class Reports:
         finally:
             self._working = None
         ended_s = time.monotonic()
-        told = _Told(
-            report=report,
-            summary=summary,
-            launches=launches,
-            gpus=None if gpus is None else gpus[0],
-            durable_ns=None if durable is None else durable[0],
-            version=version,
-            settled=until_ns == lost_ns,
-            at_s=ended_s,
-            cost_s=ended_s - begun,
+        self._kept[run] = _Kept(
+            told=told, version=version, settled=until_ns == lost_ns, at_s=ended_s, cost_s=ended_s - begun
         )
-        self._told[run] = told
         self._cursors[run] = cursor
         while len(self._cursors) > _HELD_RUNS:
             self._cursors.popitem(last=False)[1].close()
-        while len(self._told) > _HELD_REPORTS:
-            self._forget(next(iter(self._told)))
+        while len(self._kept) > _HELD_REPORTS:
+            self._forget(next(iter(self._kept)))
         return told
 
     def _forget(self, run: str) -> None:
-        self._told.pop(run, None)
+        self._kept.pop(run, None)
         cursor = self._cursors.pop(run, None)
         if cursor is not None:
             cursor.close()
