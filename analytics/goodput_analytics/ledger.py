@@ -120,7 +120,7 @@ def build(
     for name in ("spans", "window_times", "covers", "window_covers", "touched_windows", "own_spans"):
         run_sql(con, name, values)
     _measure(con, values)
-    for name in ("window_parts", "tails", "end_causes", "saves", "lives", "last_lives"):
+    for name in ("window_parts", "tails", "end_causes", "life_moments", "saves", "lives", "last_lives"):
         run_sql(con, name, values)
     line = _draw_line(con)
     for name in (

@@ -106,8 +106,16 @@ def restart(writer: Writer, course: Course, life: Life, window: Window, context:
     for patch in patches(writer.at_ns, window.start_ns, course.spans):
         if patch.span is None:
             writer.add(patch.end_ns, Category.STARTUP, "restart")
-        else:
-            span_outside(writer, patch, patch.span, life, context, course)
+            continue
+        category, phase, charge = fate(patch.span, course, context)
+        if category != Category.PRODUCTIVE:
+            writer.add(patch.end_ns, category, phase, charge=charge)
+            continue
+        # The window of a life's first step reaches back to the step before, and so does its fate.
+        at = patch.start_ns
+        for share in split(patch.end_ns - at, window, life, category, phase, context):
+            at += share.ns
+            writer.add(at, share.category, share.phase, charge=share.charge)
 
 
 def span_outside(writer: Writer, patch: Patch, span: Span, life: Life, context: Context, course: Course) -> None:

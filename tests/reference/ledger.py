@@ -50,7 +50,9 @@ def job_claims(
             if granted:
                 at = min([at, *(h.start_ns for h in granted)])
         else:
-            began = attempt.process_start_ns
+            began = (
+                attempt.process_start_ns if c.first_step_ns is None else min(attempt.process_start_ns, c.first_step_ns)
+            )
             if began > at:
                 claims += between(previous, attempt, at, began, following, granted is not None, context)
                 holds.append(Hold(start_ns=at, end_ns=began, gpus=previous.size))

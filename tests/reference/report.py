@@ -47,13 +47,13 @@ def reference_report(
     groups = assemble(reading.sources, granted, raw_now if now_ns is None else max(raw_now, now_ns))
     by_source = clocks(groups)
     attempts = [Attempt(number=n, members=[aligned(m, by_source[m.source]) for m in g]) for n, g in enumerate(groups)]
-    last_event = last_event_ns(reading, attempts)
-    now = last_event if now_ns is None else max(now_ns, last_event)
     attempts.sort(key=lambda a: a.process_start_ns)
     lane_attempts = lanes(attempts, settings)
     if lane >= max(1, len(lane_attempts)):
         raise KeyError(run)
     mine = lane_attempts[lane] if lane_attempts else []
+    last_event = last_event_ns(reading, mine)
+    now = last_event if now_ns is None else max(now_ns, last_event)
     jobs = {a.job for a in mine}
     elsewhere = {a.job for other in lane_attempts if other is not mine for a in other}
     granted = {job: g for job, g in granted.items() if job in jobs or (lane == 0 and job not in elsewhere)}
@@ -69,8 +69,15 @@ def every_event(reading: Reading) -> list[Event]:
 
 
 def last_event_ns(reading: Reading, attempts: list[Attempt]) -> int:
-    """The time of the run's last event, on aligned clocks where there is one to align."""
+    """The time of the last event of anybody under the run's name, on the aligned clocks of the launch's own attempts.
+
+    A process that belongs to none of these is heard on its own clock.
+    """
     times: list[int] = [e["ts_ns"] for e in reading.others]
+    own = {m.source for attempt in attempts for m in attempt.members}
+    for source in reading.sources:
+        if source.name not in own:
+            times += [e["ts_ns"] for e in (*source.events, *source.beats, *source.exits)]
     for attempt in attempts:
         for m in attempt.members:
             times.append(m.last_event_ns)

@@ -1,5 +1,5 @@
 -- Purpose: the saves of the job, not of its ranks.
--- Inputs:  gp_spans, gp_events, gp_segments, gp_windows, gp_attempts
+-- Inputs:  gp_spans, gp_events, gp_life_moments, gp_windows, gp_attempts
 -- Grain:   one row per (attempt, life, step) that was saved, or said to be durable.
 -- Columns: begin_ns, end_ns   from the first rank's begin to the last one's end; NULL where only durable was said
 --          blocking_ns        the union of the ranks' intervals
@@ -9,8 +9,8 @@
 --          failed             it ended badly, or its attempt ended before it was durable
 CREATE OR REPLACE TEMP TABLE gp_saves AS
 WITH spans AS (
-    SELECT s.*, coalesce(g.life, 0) AS life
-    FROM gp_spans s LEFT JOIN gp_segments g ON g.source_id = s.source_id AND s.seq BETWEEN g.from_seq AND g.to_seq
+    SELECT s.*, coalesce(m.life, 0) AS life
+    FROM gp_spans s ASOF LEFT JOIN gp_life_moments m ON m.attempt = s.attempt AND s.begin_ns >= m.from_ns
     WHERE s.name = 'checkpoint'
 ),
 stepped AS (
@@ -34,10 +34,10 @@ saves AS (
     FROM by_rank GROUP BY attempt, life, step
 ),
 told AS (
-    SELECT e.attempt, coalesce(g.life, 0) AS told_life, e.step, e.ts_ns
+    SELECT e.attempt, coalesce(m.life, 0) AS told_life, e.step, e.ts_ns
     FROM gp_events e
-    JOIN gp_attempts a USING (attempt)
-    LEFT JOIN gp_segments g ON g.source_id = e.source_id AND e.seq BETWEEN g.from_seq AND g.to_seq
+    JOIN gp_attempts a ON a.attempt = e.attempt
+    ASOF LEFT JOIN gp_life_moments m ON m.attempt = e.attempt AND e.ts_ns >= m.from_ns
     WHERE e.kind = 'durable' AND e.flag AND e.ts_ns < coalesce(a.next_ns, 9223372036854775807)
 ),
 matched AS (

@@ -1,5 +1,5 @@
 -- Purpose: the time that declared spans take after an attempt's first step began.
--- Inputs:  gp_window_covers, gp_covers, gp_spans, gp_segments, gp_tails, gp_window_parts, gp_last_lives, gp_fates,
+-- Inputs:  gp_window_covers, gp_covers, gp_spans, gp_life_moments, gp_tails, gp_window_parts, gp_last_lives, gp_fates,
 --          gp_portions, gp_attempts
 -- Grain:   one row per entry: exclusive intervals.
 -- Columns: attempt, life, step; category, phase; start_ns, end_ns; charged_…; before_rollback  the time belongs to what
@@ -24,10 +24,10 @@ WITH placed AS (
     JOIN gp_last_lives l ON l.attempt = t.attempt
 ),
 evaluations AS (
-    SELECT s.attempt, s.begin_ns, max(g.life) AS life
-    FROM gp_spans s JOIN gp_segments g ON g.source_id = s.source_id AND s.seq BETWEEN g.from_seq AND g.to_seq
-    WHERE s.name = 'evaluation' AND s.attempt IN (SELECT attempt FROM gp_window_parts WHERE new_life)
-    GROUP BY s.attempt, s.begin_ns
+    SELECT s.attempt, s.begin_ns, coalesce(m.life, 0) AS life
+    FROM (SELECT DISTINCT attempt, begin_ns FROM gp_spans WHERE name = 'evaluation') s
+    ASOF LEFT JOIN gp_life_moments m ON m.attempt = s.attempt AND s.begin_ns >= m.from_ns
+    WHERE s.attempt IN (SELECT attempt FROM gp_life_moments)
 ),
 begun AS (
     SELECT p.*, coalesce(e.life, p.life) AS begun_life
