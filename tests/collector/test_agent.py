@@ -94,13 +94,17 @@ def test_a_node_is_shipped_asked_for_a_checkpoint_and_its_death_is_seen_within_t
 def test_two_nodes_with_equal_names_do_not_mix(tmp_path: Path) -> None:
     with Collector(tmp_path, "--no-spool") as collector:
         spools = [tmp_path / "node-a", tmp_path / "node-b"]
-        with agent(collector.url, spools[0]), agent(collector.url, spools[1]):
-            with training(spools[0], "a", "node0"), training(spools[1], "b", "node0") as other:
-                eventually(lambda: report(collector, "a") and report(collector, "b"))
-                other.kill()
-                eventually(lambda: (r := report(collector, "b")) and r["state"] == "failed")
-                told = report(collector, "a")
-                assert told is not None and told["state"] == "running" and told["quality"]["gaps"] == 0
+        with (
+            agent(collector.url, spools[0]),
+            agent(collector.url, spools[1]),
+            training(spools[0], "a", "node0"),
+            training(spools[1], "b", "node0") as other,
+        ):
+            eventually(lambda: report(collector, "a") and report(collector, "b"))
+            other.kill()
+            eventually(lambda: (r := report(collector, "b")) and r["state"] == "failed")
+            told = report(collector, "a")
+            assert told is not None and told["state"] == "running" and told["quality"]["gaps"] == 0
 
 
 def test_an_agent_waits_for_its_collector_and_another_goes_on_where_it_ended(tmp_path: Path) -> None:
@@ -194,20 +198,23 @@ NAMESPACED = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 )
 def test_in_a_pid_namespace_of_its_own_it_takes_nobody_for_dead(tmp_path: Path) -> None:
     spool = tmp_path / "spool"
-    with Collector(tmp_path, "--no-spool") as collector, training(spool, "beside") as one:
-        with training(spool, "beside-2"):
-            process = subprocess.Popen(
-                [*NAMESPACED, *GOODPUT, "agent", "--to", collector.url, "--spool", spool], stderr=subprocess.DEVNULL
-            )
-            try:
-                eventually(lambda: report(collector, "beside") and report(collector, "beside-2"))
-                time.sleep(3)
-                assert not list(spool.glob("*.exit.*"))
-                one.kill()
-                killed_ns = time.time_ns()
-                told = eventually(lambda: (r := report(collector, "beside")) and r["state"] == "failed" and r)
-                assert 0 <= told["incidents"][0]["abort_ns"] - killed_ns < 2e9
-                assert (report(collector, "beside-2") or {})["state"] == "running"
-            finally:
-                process.send_signal(signal.SIGKILL)
-                process.wait()
+    with (
+        Collector(tmp_path, "--no-spool") as collector,
+        training(spool, "beside") as one,
+        training(spool, "beside-2"),
+    ):
+        process = subprocess.Popen(
+            [*NAMESPACED, *GOODPUT, "agent", "--to", collector.url, "--spool", spool], stderr=subprocess.DEVNULL
+        )
+        try:
+            eventually(lambda: report(collector, "beside") and report(collector, "beside-2"))
+            time.sleep(3)
+            assert not list(spool.glob("*.exit.*"))
+            one.kill()
+            killed_ns = time.time_ns()
+            told = eventually(lambda: (r := report(collector, "beside")) and r["state"] == "failed" and r)
+            assert 0 <= told["incidents"][0]["abort_ns"] - killed_ns < 2e9
+            assert (report(collector, "beside-2") or {})["state"] == "running"
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
