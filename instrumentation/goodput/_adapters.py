@@ -96,14 +96,19 @@ def traceless(wrapper: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return wrapper(*args, **kwargs)
         except BaseException as error:
-            trace = error.__traceback__
-            while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
-                trace = trace.tb_next
-            error.__traceback__ = trace
+            _take_ours_off(error)
             # Raised again as it is, which adds no line: an exception of our own would.
             raise
 
     return passing
+
+
+def _take_ours_off(error: BaseException) -> None:
+    # A function of its own: a traceback kept by a frame that it leads to would keep all their objects alive.
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
+        trace = trace.tb_next
+    error.__traceback__ = trace
 
 
 class Written:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from goodput import hooks, launchfolder
+from goodput._adapters import surround, traceless
 from goodput.environment import read_environment
 from goodput.events import StopReason
 from goodput.guard import Guard
@@ -56,6 +58,7 @@ def torch_imported() -> None:
         if not folder or os.environ.get(RANK_VARIABLE) not in (None, str(os.getpid())):
             return
         os.register_at_fork(after_in_child=_in_child)
+        _wrap_wait(Path(folder))
         _wrap_process_group()
         if _is_helper(sys.orig_argv):
             return
@@ -138,8 +141,6 @@ def _is_helper(arguments: list[str]) -> bool:
 
 
 def _wrap_process_group() -> None:
-    from goodput._adapters import surround
-
     distributed: Any = sys.modules.get("torch.distributed")
     original = getattr(distributed, "init_process_group", None)
     if original is None:
@@ -175,17 +176,33 @@ def _wrap_optimizers() -> None:
         if not _watch.over:
             _begin({})
 
-    from goodput._adapters import surround
-
     wrapped = optimizer.__init__ = surround(original, building)
 
 
 # -- what else has no hook ---------------------------------------------------------------------------------------------
 
 
+def _wrap_wait(folder: Path) -> None:
+    """A parent that waits for its ranks inside the kernel takes their status before anybody else can see it."""
+    wait = os.waitpid
+
+    def waitpid(pid: int, options: int, /) -> tuple[int, int]:
+        ended, status = wait(pid, options)
+        if ended and status:
+            try:
+                launchfolder.write_status(folder, ended, os.waitstatus_to_exitcode(status))
+            except (OSError, ValueError):
+                # The folder has gone, as in a process that outlives the command; or the child was only stopped.
+                pass
+        return ended, status
+
+    os.waitpid = traceless(waitpid)
+
+
 def _wrap_exit() -> None:
-    """A program that leaves by `os._exit(0)` has come to its end: without a word it would look like a death."""
-    leave = os._exit
+    """The ways to leave that nothing else tells of: `sys.exit` with a status, and `os._exit(0)`, which without a word
+    would look like a death."""
+    leave, stop = os._exit, sys.exit
 
     def _exit(status: int) -> Any:
         if status == 0:
@@ -195,7 +212,18 @@ def _wrap_exit() -> None:
                 pass
         leave(status)
 
+    def exit_(status: Any = None, /) -> Any:
+        try:
+            recorder = _watch.recorder
+            if recorder is not None and threading.current_thread() is threading.main_thread():
+                # Taken back if somebody catches it and training goes on.
+                recorder.left_by(SystemExit(status))
+        except Exception:
+            pass
+        stop(status)
+
     os._exit = _exit
+    sys.exit = traceless(exit_)
 
 
 def _watch_checkpoints() -> None:

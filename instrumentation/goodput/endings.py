@@ -1,7 +1,8 @@
 """How the rank processes below `goodput run` end: seen from beside, since they are not its own children.
 
 A process descriptor wakes us when a rank dies; then, before its parent has taken its status, the kernel still shows
-it. A parent that waits inside the kernel may be faster: then all that is known is that the process has gone.
+it. A parent that waits inside the kernel may be faster: then it has told, if it is Python that has imported torch; else
+all that is known is that the process has gone.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from goodput import launchfolder
 from goodput.launchfolder import RankFile, start_ticks
 
 _ROUND_MS = 100
+_TELLING_ROUNDS = 20
+_TELLING_ROUND_S = 0.005
 _OOM_COUNTER_DELAY_S = 0.05
 
 
@@ -137,6 +140,11 @@ class Endings:
 
     def _gone(self, fd: int, rank: RankFile, return_code: int | None) -> None:
         code = zombie_code(rank.pid) if return_code is None else return_code
+        for _ in range(_TELLING_ROUNDS if code is None else 0):
+            code = launchfolder.read_status(self._folder, rank.pid)
+            if code is not None:
+                break
+            time.sleep(_TELLING_ROUND_S)
         self._poll.unregister(fd)
         del self._open[fd]
         os.close(fd)

@@ -1,7 +1,8 @@
 """The folder through which `goodput run` and the rank processes below it know of each other.
 
 It lies on tmpfs, so that no disk can hold a rank up. Each rank that records leaves `<source>.rank`, and `<source>.end`
-when its record has been closed; a process in which nothing could be recorded leaves `<reason>.word`.
+when its record has been closed; a parent that has taken a rank's exit status leaves `<pid>.status`; a process in which
+nothing could be recorded leaves `<reason>.word`.
 """
 
 from __future__ import annotations
@@ -80,6 +81,19 @@ def read_ends(folder: Path) -> dict[str, EndFile]:
     """The records that were closed, by source."""
     found = [_made(EndFile, fields) for fields in _read(folder, ".end")]
     return {end.source: end for end in found if end is not None}
+
+
+def write_status(folder: Path, pid: int, code: int) -> None:
+    """A process has ended, with a code as `subprocess` has it. Raises OSError."""
+    (folder / f"{pid}.status").write_text(str(code), encoding="ascii")
+
+
+def read_status(folder: Path, pid: int) -> int | None:
+    """How a process ended that its parent has taken; None where no parent told."""
+    try:
+        return int((folder / f"{pid}.status").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
 
 
 def read_words(folder: Path) -> list[str]:
