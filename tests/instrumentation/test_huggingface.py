@@ -130,7 +130,7 @@ def test_accumulation_evaluation_saves_and_resume(spool: Path, tmp_path: Path) -
     assert near(told.span_s("checkpoint"), truth.total_s("save"))
     assert near(told.data_s(), truth.total_s("fetch"), least_s=0.06)
     assert near(sum(told.step_s()), truth.total_s("work") + truth.total_s("fetch"), least_s=0.15)
-    assert [event["loss"] for event in told.of("step")] == pytest.approx(losses.losses, rel=1e-3)
+    assert [event["loss"] for event in told.of("step")] == pytest.approx(losses.losses, abs=1e-4)
     assert {event["lr"] for event in told.of("step")} == {1e-3}
     assert told.stops() == [("finished", None)]
 

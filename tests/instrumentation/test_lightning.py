@@ -17,6 +17,7 @@ import torch
 from adapter_truth import Told, Truth, ledger, near
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins import AsyncCheckpointIO, TorchCheckpointIO
+from recorder_scripts import run_script
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -253,3 +254,38 @@ def test_the_callback_can_be_copied(tmp_path: Path) -> None:
     callback = GoodputCallback(run="copied")
     for other in (copy.deepcopy(callback), pickle.loads(pickle.dumps(callback))):
         assert type(other) is GoodputCallback and other._run == "copied"
+
+
+def test_pytorch_lightning_is_served_where_a_program_uses_it(spool: Path, tmp_path: Path) -> None:
+    done = run_script(
+        f"""
+        import pytorch_lightning as pl, torch
+        from goodput.lightning import GoodputCallback
+        assert issubclass(GoodputCallback, pl.Callback) and "lightning.pytorch" not in sys.modules
+
+        class Model(pl.LightningModule):
+            def __init__(self):
+                super().__init__()
+                self.net = torch.nn.Linear(4, 1)
+            def training_step(self, batch, index):
+                if self.global_step == 3:
+                    raise KeyError("as planned")
+                return self.net(batch).mean()
+            def configure_optimizers(self):
+                return torch.optim.SGD(self.parameters(), lr=0.1)
+
+        try:
+            pl.Trainer(
+                accelerator="cpu", max_epochs=1, logger=False, enable_checkpointing=False, enable_progress_bar=False,
+                default_root_dir={str(tmp_path)!r}, callbacks=[GoodputCallback(run="old-name")],
+            ).fit(Model(), torch.utils.data.DataLoader(torch.ones(6, 4), batch_size=1))
+        except KeyError:
+            sys.exit(3)
+        """,
+        spool,
+    )
+    assert done.returncode == 3, done.stderr
+    told = Told(spool)
+    assert told.steps() == [1, 2, 3]
+    # The program caught it and left by an exit: the training had failed all the same.
+    assert told.stops() == [("exception", "KeyError")]
