@@ -26,6 +26,8 @@ MAY_IMPORT = {
 # Third-party packages that a module of the recorder serves: the module's path, and the packages it may import.
 SERVES: dict[str, set[str]] = {
     "cli.py": {"typer"},
+    # The user's own, which it stands in for.
+    "inject/sitecustomize.py": {"sitecustomize"},
     "torch.py": {"torch"},
     "dcp.py": {"torch"},
     "lightning.py": {"lightning", "pytorch_lightning"},
