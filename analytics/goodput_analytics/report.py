@@ -301,7 +301,10 @@ def _state(con: duckdb.DuckDBPyConnection, ledger: Ledger, settings: Settings) -
         "FROM gp_attempts a LEFT JOIN gp_tails t USING (attempt) ORDER BY a.attempt DESC LIMIT 1",
     )
     if not found:
-        return RunState.LOST if ledger.clocked else RunState.RUNNING
+        # Nobody has started yet: of such a run only a scheduler or an agent can be heard.
+        heard_ns = con.execute("SELECT ts_ns FROM gp_others").fetchall()[0][0]
+        silent_ns = ledger.as_of_ns - (ledger.as_of_ns if heard_ns is None else heard_ns)
+        return RunState.LOST if ledger.clocked and silent_ns > settings.lost_ns else RunState.RUNNING
     last = found[0]
     if last["outcome"] == "finished":
         return RunState.FINISHED

@@ -191,6 +191,13 @@ def test_a_run_of_which_one_rank_had_said_goodbye_is_lost_like_any_other() -> No
     assert told(story, now=15 + 601)["state"] == "lost"
 
 
+def test_a_run_that_nobody_has_started_is_lost_when_its_scheduler_has_long_been_silent() -> None:
+    story = Story()
+    scheduler = story.other("scheduler")
+    scheduler.tell("allocation", at(0), job="job", gpus=1, start_ns=at(0), end_ns=None, nulls=("end_ns",))
+    assert [told(story, now=now)["state"] for now in (0, 600, 601)] == ["running", "running", "lost"]
+
+
 def test_a_run_that_saved_and_ended_without_a_step_has_nothing_at_risk() -> None:
     story = Story()
     g = story.group(start=0, token="one")

@@ -197,14 +197,17 @@ def state(
     *,
     heard: bool,
 ) -> str:
+    # What is told about ranks is no word of theirs; only where there are none yet it is all that can be heard.
+    spoke = max((m.last_event_ns for a in attempts for m in a.members), default=last_event)
+    silent = heard and now - spoke > settings.lost_ns
     if not attempts:
-        return "running"
+        return "lost" if silent else "running"
     last = attempts[-1]
     if last.ending.kind == "finished":
         return "finished"
     if last.ending.kind == "aborted":
         return "failed"
-    if heard and now - last_event > settings.lost_ns:
+    if silent:
         return "lost"
     tail = tails[last.number]
     if tail is None:

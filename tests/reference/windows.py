@@ -121,10 +121,13 @@ def lives_of(attempt: Attempt) -> tuple[list[Life], list[dict[int, dict[int, Ste
         add(told[k][step.step], member, step)
     for _, k, loaded in placing.resumes:
         lives[k].resumes.append(loaded)
+    reached = {id(m): len(lives) - 1 for m in placing.full}
+    for member, k, _ in (*placing.steps, *placing.resumes):
+        reached[id(member)] = max(k, reached.get(id(member), 0))
     for k, life in enumerate(lives):
         said = {id(member) for member, at, _ in placing.resumes if at == k}
-        everyone = len(placing.full) == len(attempt.members) and all(id(m) in said for m in placing.full)
-        life.all_said_null = everyone and all(r is None for r in life.resumes)
+        there = {id(m) for m in attempt.members if reached.get(id(m), 0) >= k}
+        life.all_said_null = said >= there and all(r is None for r in life.resumes)
     return lives, told
 
 
@@ -209,7 +212,7 @@ def divide(courses: list[Course], settings: Settings) -> None:
 
 def divide_rest(w: Window, c: Course, all_later: list[Window], settings: Settings) -> None:
     left = w.rest_ns
-    near = around(c.later_windows, w) or [x for x in all_later if x is not w]
+    near = around(c.later_windows, w) or all_later
     typical = median([x.rest_per_step_ns for x in near])
     if typical is not None and left > (w.count - 1) * typical + max(settings.hang_floor_ns, 3 * typical):
         w.hang_ns = left - w.count * typical
