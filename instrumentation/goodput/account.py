@@ -14,6 +14,7 @@ from goodput.tallyfile import summary_of_source
 
 _MOST_DEATHS = 3
 _MOST_RANKS = 8
+_MOST_NOTES = 4
 
 
 def account(folder: Path, spool: Path, endings: Sequence[Ending], left: Sequence[RankFile]) -> list[str]:
@@ -34,6 +35,7 @@ def account(folder: Path, spool: Path, endings: Sequence[Ending], left: Sequence
     silent = [end.rank for end in endings if not end.known and end.rank.source not in closed]
     if silent:
         lines.append(f"not seen: how {_named(silent)} ended")
+    lines += [f"note: {note}" for note in launchfolder.read_notes(folder)[:_MOST_NOTES]]
     if left:
         lines.append(f"still running: {_named(left)}")
     if ranks:

@@ -22,7 +22,7 @@ from goodput import hooks, launchfolder
 from goodput._adapters import surround, traceless
 from goodput.environment import read_environment
 from goodput.events import StopReason
-from goodput.guard import Guard
+from goodput.guard import Guard, warn_elsewhere
 from goodput.identity import identify
 from goodput.launchfolder import JOB_VARIABLE, LAUNCH_VARIABLE, RANK_VARIABLE, EndFile, RankFile
 from goodput.protocol import Recorder
@@ -57,6 +57,7 @@ def torch_imported() -> None:
         folder = os.environ.get(LAUNCH_VARIABLE)
         if not folder or os.environ.get(RANK_VARIABLE) not in (None, str(os.getpid())):
             return
+        warn_elsewhere(lambda sentence: launchfolder.write_note(Path(folder), sentence))
         os.register_at_fork(after_in_child=_in_child)
         _wrap_wait(Path(folder))
         _wrap_process_group()

@@ -10,16 +10,30 @@ observers: list[Observer] = []
 """Called with every caught error; our own tests use it to raise them."""
 
 _logged: set[str] = set()
+_elsewhere: Callable[[str], None] | None = None
 
 
 def warn_once(reason: str, message: str) -> None:
     """Log a plain sentence the first time that this reason comes up in the process."""
     if reason not in _logged:
         _logged.add(reason)
+        if _elsewhere is not None:
+            try:
+                _elsewhere(message)
+            except OSError:
+                # Where it was to go has gone; it is not worth an error.
+                pass
+            return
         # Imported where it is needed: a healthy process need not wait for it.
         import logging
 
         logging.getLogger("goodput").warning("goodput: %s (said once)", message)
+
+
+def warn_elsewhere(take: Callable[[str], None]) -> None:
+    """Give the sentences to somebody else from now on: nothing may come up among this process's own output."""
+    global _elsewhere
+    _elsewhere = take
 
 
 class Guard:

@@ -2,11 +2,12 @@
 
 It lies on tmpfs, so that no disk can hold a rank up. Each rank that records leaves `<source>.rank`, and `<source>.end`
 when its record has been closed; a parent that has taken a rank's exit status leaves `<pid>.status`; a process in which
-nothing could be recorded leaves `<reason>.word`.
+nothing could be recorded leaves `<reason>.word`, and what else a process has to say is in `<digest>.note`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,8 @@ RANK_VARIABLE = "_GOODPUT_RANK"
 """Process number of the rank; set by it for its children, which are no ranks."""
 JOB_VARIABLE = "_GOODPUT_JOB"
 """Name of the job where no launcher names it, the same for all ranks of one `goodput run`."""
+
+_NOTE_MAX_CHARS = 500
 
 T = TypeVar("T")
 
@@ -100,6 +103,21 @@ def read_words(folder: Path) -> list[str]:
     """Why nothing could be recorded in some process."""
     try:
         return sorted(path.stem for path in folder.iterdir() if path.name.endswith(".word"))
+    except OSError:
+        return []
+
+
+def write_note(folder: Path, sentence: str) -> None:
+    """Something that a person should read in the end; the same sentence of many ranks once. Raises OSError."""
+    digest = hashlib.sha256(sentence.encode("utf-8", "replace")).hexdigest()[:16]
+    (folder / f"{digest}.note").write_text(sentence[:_NOTE_MAX_CHARS], encoding="utf-8", errors="replace")
+
+
+def read_notes(folder: Path) -> list[str]:
+    """What processes had to say."""
+    try:
+        paths = sorted(path for path in folder.iterdir() if path.name.endswith(".note"))
+        return [" ".join(path.read_text(encoding="utf-8", errors="replace").split()) for path in paths]
     except OSError:
         return []
 

@@ -90,6 +90,8 @@ def start(
 
 def begin(environment: Environment, *, job: str | None) -> Recorder:
     """`start` for a process of which everything is known from its environment, which names the run. Raises OSError."""
+    for complaint in environment.complaints:
+        warn_once(complaint, complaint)
     if environment.disabled or not environment.run:
         return NoopRecorder()
     return _begin(

@@ -251,3 +251,27 @@ print(model())
 """
     done = run_under([PYTHON, "-c", script], spool, "--quiet")
     assert (done.stdout, done.stderr) == (b"None\nNone\n", b"")
+
+
+def test_what_a_rank_has_to_say_comes_after_the_command_and_not_among_its_output(spool: Path, tmp_path: Path) -> None:
+    script = f"""
+import sys, torch
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+model(torch.ones(2)).backward()
+torch.save(optimizer.state_dict(), {str(tmp_path / "sgd.pt")!r})
+optimizer.load_state_dict(torch.load({str(tmp_path / "sgd.pt")!r}))
+for step in range(3):
+    model(torch.ones(2)).backward()
+    optimizer.step()
+optimizer.load_state_dict(optimizer.state_dict())
+print("end", file=sys.stderr)
+"""
+    done = run_under([PYTHON, "-c", script], spool, environment={"GOODPUT_DEVICES": "some"})
+    lines = done.stderr.decode().splitlines()
+    assert (done.returncode, lines[0]) == (0, "end")
+    assert all(line.startswith("goodput: ") for line in lines[1:])
+    assert [line for line in lines if "GOODPUT_DEVICES='some' is not a number" in line] != []
+    assert [
+        line for line in lines if line.startswith("goodput: note: a checkpoint was loaded that does not tell")
+    ] != []
