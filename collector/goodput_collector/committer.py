@@ -19,7 +19,10 @@ QUEUE_MAX_BYTES = 96 * 2**20
 _EACH_BYTES = 512
 """What a chunk counts for, beside its data, in what is held."""
 _HEAL_S = 1.0
-_REST_MAX_S = 0.5
+_REST_MAX_S = 1.0
+_REST_RATIO = 3.0
+_MUCH_BYTES = 2**20
+"""A request of this size is of one who has more to send, and is not kept waiting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +35,8 @@ class _Request:
 class Committer:
     """Runs a store's writes in a thread of its own, for senders in any thread.
 
-    A group holds whatever has come; after a group the thread rests for as long as it took (at most half a second), so
-    that many small senders share one transaction, unless much is waiting.
+    A group holds whatever has come; after a group the thread rests for three times as long as it took (at most a
+    second), so that many small senders share one transaction; not when somebody has much to send.
     """
 
     def __init__(self, store: Store) -> None:
@@ -43,6 +46,7 @@ class Committer:
         self._held_bytes = 0
         self._closing = False
         self._trouble: str | None = None
+        self._hurry = threading.Event()
         self._thread = threading.Thread(target=self._run, name="goodput-committer", daemon=True)
         self._thread.start()
 
@@ -78,6 +82,8 @@ class Committer:
             self._held_bytes += size
             request = _Request(chunks=chunks, size_bytes=size, answered=Future())
             self._queue.put(request)
+            if size >= _MUCH_BYTES or self._held_bytes >= GROUP_MAX_BYTES // 4:
+                self._hurry.set()
         return request.answered
 
     def close(self, limit_s: float = 4.0) -> bool:
@@ -86,6 +92,7 @@ class Committer:
             if not self._closing:
                 self._closing = True
                 self._queue.put(None)
+                self._hurry.set()
         self._thread.join(limit_s)
         return not self._thread.is_alive()
 
@@ -98,8 +105,9 @@ class Committer:
             begun = time.monotonic()
             self._keep(requests)
             took = time.monotonic() - begun
-            if not last and self._held_bytes < GROUP_MAX_BYTES // 8:
-                time.sleep(min(took, _REST_MAX_S))
+            if not last and max(request.size_bytes for request in requests) < _MUCH_BYTES:
+                self._hurry.wait(min(_REST_RATIO * took, _REST_MAX_S))
+                self._hurry.clear()
 
     def _gather(self) -> tuple[list[_Request], bool]:
         """Waits for a request, and takes with it what else has come; whether it was the last."""

@@ -120,7 +120,7 @@ class Intake:
             for part, state in zip(parts, known, strict=True)
         ]
         batch = Batch([part.slice.data for part in parts])
-        events: list[Counter[int | None]] = [Counter() for _ in parts]
+        events: list[dict[int | None, int]] = [{} for _ in parts]
         repeats = Repeats.none(len(parts))
         carries = [(state.carry_run, state.carry_source) for state in states]
         stage = None
@@ -194,7 +194,7 @@ class Intake:
         con.unregister("goodput_moved")
         return moved
 
-    def _note_runs(self, ids: Sequence[int], events: Sequence[Counter[int | None]]) -> None:
+    def _note_runs(self, ids: Sequence[int], events: Sequence[dict[int | None, int]]) -> None:
         pairs = [(stream, run) for stream, runs in zip(ids, events, strict=True) for run in runs if run is not None]
         if not pairs:
             return
@@ -208,17 +208,17 @@ class Intake:
 
     def _keep_rejected(self, parts: Sequence[Part], ids: Sequence[int], batch: Batch) -> list[Counter[str]]:
         """Puts down what was not taken; how much of it by reason, for each part."""
-        counts: list[Counter[str]] = [Counter() for _ in parts]
+        counts: dict[int, Counter[str]] = {}
         rows: list[tuple[int, int, str, bytes, bool]] = []
         for fault in batch.faults:
             index = batch.slice_of(fault.pos)
             offset = fault.pos - int(batch.starts[index]) + parts[index].slice.base_bytes
             rows.append((ids[index], offset, str(fault.reason), fault.head, False))
-            counts[index][str(fault.reason)] += 1
+            counts.setdefault(index, Counter())[str(fault.reason)] += 1
         for index, part in enumerate(parts):
             for one in part.slice.skipped:
                 rows.append((ids[index], one.offset_bytes, str(one.reason), one.head, one.pending))
-                counts[index][str(one.reason)] += 1
+                counts.setdefault(index, Counter())[str(one.reason)] += 1
         if rows:
             types = (pa.int32(), pa.int64(), pa.string(), pa.binary(), pa.bool_())
             names = ("stream_id", "offset_bytes", "reason", "head", "pending")
@@ -226,4 +226,5 @@ class Intake:
             self._con.register("goodput_rejected", pa.table(columns, names=list(names)))
             self._con.execute("INSERT INTO rejected SELECT * FROM goodput_rejected ORDER BY stream_id, offset_bytes")
             self._con.unregister("goodput_rejected")
-        return counts
+        nothing: Counter[str] = Counter()
+        return [counts.get(index, nothing) for index in range(len(parts))]

@@ -117,9 +117,9 @@ class Lander:
             counts.events += outcome.events
             counts.duplicates += outcome.duplicates
             counts.conflicts += outcome.conflicts
-            counts.rejected.update(outcome.rejected)
             runs |= outcome.runs
             if outcome.rejected:
+                counts.rejected.update(outcome.rejected)
                 runs.add(None)  # which run a bad line was of cannot be told
         for run, ts_ns in told.items():
             self.told_ns[run] = max(ts_ns, self.told_ns.get(run, 0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 import duckdb
@@ -97,9 +96,9 @@ class Stage:
         keys = " UNION ALL ".join(f"SELECT pos, run_id, source_id, seq FROM staged_{kind.name}" for kind in self.kinds)
         con.execute(f"CREATE OR REPLACE TEMP TABLE keys AS {keys}")
 
-    def events(self) -> list[Counter[int | None]]:
+    def events(self) -> list[dict[int | None, int]]:
         """How many events each slice has of each run (by key; None: an allocation without one)."""
-        counts: list[Counter[int | None]] = [Counter() for _ in self._batch.starts]
+        counts: list[dict[int | None, int]] = [{} for _ in self._batch.starts]
         found = self._con.execute(self._batch.by_slice("SELECT pos, run_id FROM keys", "run_id")).fetchall()
         for index, run_id, number in found:
             counts[index][run_id] = number
