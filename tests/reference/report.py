@@ -20,7 +20,7 @@ from .events import Event, Reading, read
 from .holds import Grant, Hold, grants
 from .incidents import NS, Facts, end_cause, incidents, seconds
 from .ledger import Entry, enter, grants_held, is_silent, job_claims
-from .line import NOTHING, Line, draw
+from .line import Line, draw
 from .naming import Names, name
 from .numbers import median
 from .saves import Save, saves_of
@@ -228,7 +228,7 @@ def attempt_row(c: Course, line: Line, facts: Facts) -> dict[str, Any]:
         "start_ns": a.process_start_ns,
         "end_ns": a.ending.end_ns,
         "end_cause": end_cause(a, facts),
-        "resume_step": None if resumed is None or resumed == NOTHING else resumed,
+        "resume_step": None if resumed is None or resumed < 0 else resumed,
         "first_step": windows[0].step - windows[0].count + 1 if windows else None,
         "last_step": windows[-1].step if windows else None,
     }
