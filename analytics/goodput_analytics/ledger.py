@@ -100,7 +100,7 @@ def build(
     values: dict[str, object] = {f.name: getattr(settings, f.name) for f in fields(settings)}
     values["run_id"] = run_id
     _set_run(con, run, run_id)
-    for name in ("middle_ns", "words", "rank_steps", "parts", "step_blocks", "part_facts"):
+    for name in ("middle_ns", "late_key", "words", "rank_steps", "parts", "step_blocks", "part_facts"):
         run_sql(con, name, values)
     groups = group_attempts(PartFacts(**row) for row in rows(con, "SELECT * FROM gp_part_facts"))
     _set_members(con, groups)
@@ -123,6 +123,7 @@ def build(
     for name in ("window_parts", "tails", "end_causes", "life_moments", "saves", "lives", "last_lives"):
         run_sql(con, name, values)
     line = _draw_line(con)
+    granted = con.execute("SELECT 1 FROM gp_allocations LIMIT 1").fetchall()
     for name in (
         "forget",
         "portions",
@@ -133,6 +134,7 @@ def build(
         "startup_entries",
         "tail_entries",
         "entries",
+        "granted_entries" if granted else "no_granted_entries",
         "ledger",
         "ledger_intervals",
         "held",
@@ -194,7 +196,7 @@ def _align(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:
     run_sql(con, "boundaries", values)
     _agree_on_lives(con)
     run_sql(con, "segments", values)
-    if con.execute("SELECT 1 FROM gp_rank_steps WHERE again LIMIT 1").fetchall():
+    if con.execute("SELECT 1 FROM gp_step_blocks WHERE again LIMIT 1").fetchall():
         for name in ("merge_repeats", "merged_steps"):
             run_sql(con, name, values)
         con.execute("CREATE OR REPLACE TEMP VIEW gp_rank_steps AS SELECT * FROM gp_whole_steps")

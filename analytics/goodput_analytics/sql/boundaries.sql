@@ -1,5 +1,5 @@
 -- Purpose: where a rank's step numbers begin anew inside an attempt (a rollback).
--- Inputs:  gp_members, gp_rank_steps, ev_resume; $run_id
+-- Inputs:  gp_members, gp_rank_steps, gp_step_blocks, ev_resume; $run_id
 -- Grain:   one row per (source_id, seq): the event with which a rank's new life begins.
 -- Columns: attempt, part; told_ns  when the event was told; last_end_ns, next_end_ns  the ends of the rank's steps
 --          on either side, own clock (next_end_ns NULL: no step yet)
@@ -9,7 +9,7 @@ WITH candidates AS (
     SELECT m.attempt, m.source_id, m.part, m.from_seq, r.seq, r.start_ns AS told_ns
     FROM gp_rank_steps r
     JOIN gp_members m ON m.source_id = r.source_id AND r.seq BETWEEN m.from_seq AND m.to_seq
-    WHERE r.back
+    WHERE r.back AND r.source_id IN (SELECT source_id FROM gp_step_blocks WHERE back)
     UNION ALL
     SELECT m.attempt, m.source_id, m.part, m.from_seq, e.seq, e.ts_ns
     FROM ev_resume e JOIN gp_members m ON m.source_id = e.source_id AND e.seq BETWEEN m.from_seq AND m.to_seq
@@ -20,7 +20,7 @@ steps AS (
     FROM gp_rank_steps r
     WHERE r.source_id IN (
         SELECT c.source_id FROM candidates c JOIN (
-            SELECT source_id, min(seq) AS first_seq FROM gp_rank_steps GROUP BY source_id
+            SELECT source_id, min(first_seq) AS first_seq FROM gp_step_blocks GROUP BY source_id
         ) f ON f.source_id = c.source_id AND c.seq > f.first_seq)
 ),
 placed AS (

@@ -1,6 +1,5 @@
 -- Purpose: how late the latest rank of each step was against the lower quartile of its peers.
--- Inputs:  gp_rank_steps, gp_bounded_segments, gp_life_names, gp_touched_windows, gp_touched_measures, gp_measures,
---          gp_gap_attempts
+-- Inputs:  gp_windows, gp_limits, gp_life_names, gp_touched_windows, gp_touched_measures, gp_measures, gp_gap_attempts
 -- Grain:   one row per (attempt, life, step).
 -- Columns: gap_ns       the median of the ranks' own gaps
 --          late_ranks   ranks whose lateness counts
@@ -9,42 +8,30 @@
 --          half_late_ns  the least that more than half of the ranks reach
 -- Algorithm: busy_ns counts if at least half of the ranks report it, and then only for them; else the gap alone (looked
 --            at only in attempts where that happens). A rank alone is late against nobody.
---            Steps that declared spans touch are reduced twice, and only what was measured beside the spans counts.
---            The greatest lateness carries its rank with it in one number, lateness * 2^20 - rank (lateness up to
---            2^43 ns, two hours and a half: of several ranks later than that in one step the lowest counts).
+--            What gp_windows says of a step holds where no declared span touches it and no rank went on after the end;
+--            else it is reduced again from what was measured beside the spans. Whose the greatest lateness is: late_key.
 CREATE OR REPLACE TEMP TABLE gp_lateness AS
-WITH told AS (
-    SELECT g.life_id, r.step, false AS touched, g.rank,
-        CASE WHEN r.seq = g.first_seq THEN 0 ELSE r.gap_ns END AS gap_ns, r.busy_ns
-    FROM gp_rank_steps r
-    JOIN gp_bounded_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
-    WHERE NOT g.late AND NOT g.alone
-    UNION ALL
-    SELECT n.life_id, m.step, true, m.rank, m.gap_ns, m.busy_ns
-    FROM gp_touched_measures m JOIN gp_life_names n ON n.attempt = m.attempt AND n.life = m.life
-    WHERE NOT n.alone
+WITH apart AS (
+    SELECT attempt, life, step FROM gp_touched_windows
+    UNION SELECT w.attempt, w.life, w.step FROM gp_windows w JOIN gp_limits l ON l.attempt = w.attempt AND l.late
 ),
 reduced AS (
-    SELECT
-        life_id, step, touched,
-        middle_ns(quantile_disc(gap_ns, [0.5, 0.5000000001])) AS gap_ns,
-        count(*) AS ranks,
-        count(busy_ns) AS busy_ranks,
-        max(CASE WHEN gap_ns + busy_ns > 8796093022207 THEN 8796093022207 ELSE gap_ns + busy_ns END * 1048576 - rank) AS busy_key,
-        quantile_disc(gap_ns + busy_ns, [0.25, 0.5, 0.5000000001, 1.0]) AS busy_low
-    FROM told
-    GROUP BY life_id, step, touched
-),
-named AS (
-    SELECT n.attempt, n.life, d.* EXCLUDE (life_id)
-    FROM reduced d JOIN gp_life_names n ON n.life_id = d.life_id
-    LEFT JOIN gp_touched_windows t ON t.attempt = n.attempt AND t.life = n.life AND t.step = d.step
-    WHERE d.touched OR t.step IS NULL
+    SELECT w.attempt, w.life, w.step, w.gap_ns, w.ranks, w.busy_ranks, w.busy_key, w.busy_low
+    FROM gp_windows w
+    ANTI JOIN apart t ON t.attempt = w.attempt AND t.life = w.life AND t.step = w.step
+    WHERE w.attempt NOT IN (SELECT attempt FROM gp_life_names WHERE alone)
+    UNION ALL
+    SELECT attempt, life, step,
+        middle_ns(quantile_disc(gap_ns, [0.5, 0.5000000001])), count(*), count(busy_ns),
+        max(late_key(gap_ns + busy_ns, rank)), quantile_disc(gap_ns + busy_ns, [0.25, 0.5, 0.5000000001, 1.0])
+    FROM gp_touched_measures
+    WHERE attempt NOT IN (SELECT attempt FROM gp_life_names WHERE alone)
+    GROUP BY attempt, life, step
 ),
 by_gap AS (
     SELECT
         attempt, life, step,
-        max(least(gap_ns, 8796093022207) * 1048576 - rank) AS gap_key,
+        max(late_key(gap_ns, rank)) AS gap_key,
         quantile_disc(gap_ns, [0.25, 0.5, 0.5000000001, 1.0]) AS gap_low
     FROM gp_measures
     WHERE attempt IN (SELECT attempt FROM gp_gap_attempts)
@@ -55,7 +42,7 @@ chosen AS (
         CASE WHEN 2 * busy_ranks >= ranks THEN busy_ranks ELSE ranks END AS late_ranks,
         CASE WHEN 2 * busy_ranks >= ranks THEN busy_key ELSE gap_key END AS key,
         CASE WHEN 2 * busy_ranks >= ranks THEN busy_low ELSE gap_low END AS low
-    FROM named r LEFT JOIN by_gap g ON g.attempt = r.attempt AND g.life = r.life AND g.step = r.step
+    FROM reduced r LEFT JOIN by_gap g ON g.attempt = r.attempt AND g.life = r.life AND g.step = r.step
 )
 SELECT attempt, life, step, gap_ns, late_ranks, low[4] - low[1] AS excess_ns,
     (least(low[4], 8796093022207) * 1048576 - key)::BIGINT AS latest_rank,

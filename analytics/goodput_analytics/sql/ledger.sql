@@ -1,53 +1,19 @@
 -- Purpose: the ledger: every GPU-second that the run held, once, in one category.
--- Inputs:  gp_entries, gp_attempts, gp_allocations
+-- Inputs:  gp_entries, gp_granted_entries, gp_attempts, gp_allocations
 -- Grain:   one row per entry, exclusive and exhaustive over the GPUs that each job held.
 -- Columns: attempt   NULL for GPUs held by no attempt
 --          category, phase, start_ns, end_ns, gpus, step; the others as in gp_entries
--- Algorithm: an allocation is the truth for when and how many GPUs were held: entries are cut to it, an attempt takes at
---            most what it drives, the rest is idle. Without one the job holds what its attempts drive.
+-- Algorithm: without an allocation a job holds what its attempts drive; else what granted_entries say.
 CREATE OR REPLACE TEMP TABLE gp_ledger AS
-WITH granted AS (SELECT DISTINCT job FROM gp_allocations),
-owned AS (
-    SELECT a.attempt, a.job, a.gpus, g.job IS NOT NULL AS granted
-    FROM gp_attempts a LEFT JOIN granted g ON g.job = a.job
-),
-cut AS (
-    SELECT e.* EXCLUDE (held_by, start_ns, end_ns), greatest(e.start_ns, g.start_ns) AS start_ns,
-        least(e.end_ns, g.end_ns) AS end_ns, least(o.gpus, g.gpus) AS gpus
-    FROM gp_entries e
-    JOIN owned o ON o.attempt = e.attempt AND o.granted
-    JOIN gp_allocations g ON g.job = o.job AND g.start_ns < e.end_ns AND g.end_ns > e.start_ns
-    WHERE NOT (e.place = 'after' AND e.category = 'idle')
-),
-extents AS (
-    SELECT o.job, e.attempt, min(e.start_ns) AS start_ns, max(e.end_ns) AS end_ns, any_value(o.gpus) AS gpus
-    FROM gp_entries e JOIN owned o ON o.attempt = e.attempt AND o.granted
-    WHERE NOT (e.place = 'after' AND e.category = 'idle')
-    GROUP BY o.job, e.attempt
-),
-cuts AS (
-    SELECT job, start_ns AS at_ns FROM gp_allocations UNION SELECT job, end_ns FROM gp_allocations
-    UNION SELECT job, start_ns FROM extents UNION SELECT job, end_ns FROM extents
-),
-pieces AS (
-    SELECT job, at_ns AS start_ns, lead(at_ns) OVER (PARTITION BY job ORDER BY at_ns) AS end_ns FROM cuts
-),
-spare AS (
-    SELECT p.job, p.start_ns, p.end_ns, greatest(g.gpus - coalesce(x.gpus, 0), 0) AS gpus
-    FROM pieces p
-    JOIN gp_allocations g ON g.job = p.job AND g.start_ns <= p.start_ns AND g.end_ns >= p.end_ns
-    LEFT JOIN extents x ON x.job = p.job AND x.start_ns <= p.start_ns AND x.end_ns >= p.end_ns
-    WHERE p.end_ns > p.start_ns
+WITH owned AS (
+    SELECT attempt FROM gp_attempts WHERE job IS NULL OR job NOT IN (SELECT job FROM gp_allocations)
 )
 SELECT e.attempt::INTEGER AS attempt, e.step, e.category::gp_category AS category, e.phase, e.start_ns, e.end_ns, h.gpus,
     e.place::gp_place AS place, e.charged_attempt::INTEGER AS charged_attempt, e.charged_life::INTEGER AS charged_life,
     e.latest_rank
 FROM gp_entries e
-JOIN owned o ON o.attempt = e.attempt AND NOT o.granted
+JOIN owned o ON o.attempt = e.attempt
 JOIN gp_attempts h ON h.attempt = e.held_by
 WHERE h.gpus > 0
 UNION ALL
-SELECT attempt, step, category, phase, start_ns, end_ns, gpus, place, charged_attempt, charged_life, latest_rank
-FROM cut WHERE gpus > 0
-UNION ALL
-SELECT NULL, NULL, 'idle', NULL, start_ns, end_ns, gpus, 'spare', NULL, NULL, NULL FROM spare WHERE gpus > 0
+SELECT * FROM gp_granted_entries

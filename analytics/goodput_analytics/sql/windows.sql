@@ -7,31 +7,41 @@
 --          data_ns                       the median over the ranks that report it, NULL if none does
 --          ranks, busy_ranks             ranks that report the step; of these, those that report busy_ns
 --          applied                       false when a rank says that the update was skipped
+--          gap_ns, busy_key, busy_low    as in lateness.sql, before declared spans are taken off; NULL for a rank alone
 -- Algorithm: what a rank did after its attempt's end (until_ns) is no progress and is left out.
 --            A rank alone has nobody to be reduced with.
 CREATE OR REPLACE TEMP TABLE gp_windows AS
-WITH reduced AS (
+WITH aligned AS (
     SELECT
-        g.life_id, r.step,
-        min(r.start_ns - k.offset_ns) AS first_start_ns,
-        max(r.end_ns - k.offset_ns) AS last_end_ns,
-        min(r.end_ns - k.offset_ns) AS first_end_ns,
-        max(r.c) AS told_c,
-        middle_ns(quantile_disc(r.data_ns, [0.5, 0.5000000001])) AS data_ns,
-        count(*)::INTEGER AS ranks,
-        count(r.busy_ns)::INTEGER AS busy_ranks,
-        bool_and(r.applied) AS applied
+        g.life_id, r.step, r.start_ns - k.offset_ns AS start_ns, r.end_ns - k.offset_ns AS end_ns, r.c, r.data_ns, r.busy_ns,
+        r.applied, g.rank, CASE WHEN r.seq = g.first_seq THEN 0 ELSE r.gap_ns END AS gap_ns
     FROM gp_rank_steps r
     JOIN gp_bounded_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
     JOIN gp_clocks k ON k.source_id = g.source_id AND k.life_id = g.life_id AND k.block = r.step // 1000
     WHERE r.end_ns - k.offset_ns <= g.until_ns AND NOT g.alone
-    GROUP BY g.life_id, r.step
+),
+reduced AS (
+    SELECT
+        life_id, step,
+        min(start_ns) AS first_start_ns,
+        max(end_ns) AS last_end_ns,
+        min(end_ns) AS first_end_ns,
+        max(c) AS told_c,
+        middle_ns(quantile_disc(data_ns, [0.5, 0.5000000001])) AS data_ns,
+        count(*)::INTEGER AS ranks,
+        count(busy_ns)::INTEGER AS busy_ranks,
+        bool_and(applied) AS applied,
+        middle_ns(quantile_disc(gap_ns, [0.5, 0.5000000001])) AS gap_ns,
+        max(late_key(gap_ns + busy_ns, rank)) AS busy_key,
+        quantile_disc(gap_ns + busy_ns, [0.25, 0.5, 0.5000000001, 1.0]) AS busy_low
+    FROM aligned
+    GROUP BY life_id, step
 )
 SELECT n.attempt, n.life, d.* EXCLUDE (life_id) FROM reduced d JOIN gp_life_names n ON n.life_id = d.life_id
 UNION ALL
 SELECT
     g.attempt, g.life, r.step, r.start_ns - k.offset_ns, r.end_ns - k.offset_ns, r.end_ns - k.offset_ns, r.c,
-    r.data_ns, 1, CASE WHEN r.busy_ns IS NULL THEN 0 ELSE 1 END, r.applied
+    r.data_ns, 1, CASE WHEN r.busy_ns IS NULL THEN 0 ELSE 1 END, r.applied, NULL, NULL, NULL
 FROM gp_rank_steps r
 JOIN gp_bounded_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
 JOIN gp_clocks k ON k.source_id = g.source_id AND k.life_id = g.life_id AND k.block = r.step // 1000
