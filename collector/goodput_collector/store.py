@@ -15,7 +15,7 @@ import duckdb
 from goodput_collector.archive import Archive, Record
 from goodput_collector.chunks import Answer, Chunk
 from goodput_collector.database import one_row, open_database
-from goodput_collector.errors import ArchiveError, DatabaseError, StorageError
+from goodput_collector.errors import ArchiveError, DatabaseError, DatabaseLockedError, StorageError
 from goodput_collector.lander import Lander, Replay
 from goodput_collector.lines import HEAD_BYTES, MAX_LINE_BYTES
 
@@ -55,7 +55,17 @@ class Store:
         self.healthy = False
         self.before_reopen: Callable[[], None] = lambda: None
         self._db_path = db_path
-        self._base = open_database(db_path)
+        try:
+            self._base = open_database(db_path)
+        except DatabaseLockedError:
+            raise
+        except DatabaseError as error:
+            if not archive_path.is_dir():
+                raise
+            raise DatabaseError(
+                f"{error} The archive has all of it: move the file away, then "
+                f"`goodput rebuild --archive {archive_path} --db {db_path}`."
+            ) from error
         try:
             self.archive = Archive(archive_path)
             try:
@@ -67,8 +77,8 @@ class Store:
         except duckdb.Error as error:
             self._base.close()
             raise DatabaseError(
-                f"The database {db_path} cannot be used ({_first_line(error)}); make room on its disk, or remove it "
-                f"and make it again with `goodput rebuild --archive {archive_path} --db {db_path}`."
+                f"The database {db_path} cannot be used ({_first_line(error)}); make room on its disk, or move it "
+                f"away and make it again: `goodput rebuild --archive {archive_path} --db {db_path}`."
             ) from error
         except BaseException:
             self._base.close()
