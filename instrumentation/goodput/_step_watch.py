@@ -66,6 +66,7 @@ class StepWatch:
         self._evaluation: int | None = None
         self._trains_in_eval = False
         self._lr: float | None = None
+        self._loaded = False
         self._loaded_step: int | None = None
         self._thread: int | None = None
 
@@ -82,6 +83,10 @@ class StepWatch:
     def parameters(self) -> list[Any]:
         """What the optimizers train."""
         return [p for optimizer in self.optimizers for group in optimizer.param_groups for p in group["params"]]
+
+    def stand_down(self) -> None:
+        """Tell no steps from now on: somebody else does."""
+        self._stood_down = True
 
     def close(self) -> None:
         """Watch no longer."""
@@ -136,6 +141,8 @@ class StepWatch:
         step = optimizer_steps(optimizer)
         if step is None:
             step = self._loaded_step
+        if step is None and not self._loaded and not has_state(optimizer):
+            return  # an optimizer as it was built, which a framework moves to its device
         if step is None:
             warn_once(
                 "resume step unknown",
@@ -181,13 +188,14 @@ class StepWatch:
 
     def loading(self) -> AbstractContextManager[None] | None:
         """Around a load; None when it is not on the way to the first step."""
-        if self._life_steps or not self.rec.active or self._thread not in (None, get_ident()):
+        if self.rec.steps.done is not None or not self.rec.active or self._thread not in (None, get_ident()):
             return None
         return None if span_open(self.rec) is not None else self.rec.span("load_checkpoint")
 
     @harmless("a loaded checkpoint could not be looked at")
     def loaded(self, what: object) -> None:
         """This was loaded."""
+        self._loaded = True
         step = named_step(what)
         if step is not None:
             self._loaded_step = step
@@ -220,7 +228,9 @@ class StepWatch:
         if self.model is not None:
             return False
         trained = {id(parameter) for parameter in self.parameters()}
-        return any(id(parameter) in trained for parameter in module.parameters())
+        held = sum(id(parameter) in trained for parameter in module.parameters())
+        # A part that is frozen is not the model.
+        return bool(held) and 2 * held >= len(trained)
 
     def _mine(self) -> bool:
         """The open step is the one that was begun here."""
@@ -259,8 +269,8 @@ class StepWatch:
         if self._mine():
             return
         if steps.open and steps.started_ns != self._stale_ns:
-            # The loop, or another adapter, tells the steps itself.
-            self._stood_down = True
+            # The loop tells its steps itself.
+            self.stand_down()
             return
         began = self._waits.begun_ns
         first = self._life_steps == 0

@@ -82,8 +82,11 @@ def watch(
 
 
 def watch_data(rec: LiveRecorder) -> None:
-    """Have the waits of the `DataLoader`s on this thread measured; for other adapters."""
+    """Have the waits of the `DataLoader`s on this thread measured, for another adapter, which tells the steps."""
     data_wait_of(rec).moved_to_this_thread()
+    for known in _active():
+        if known.rec is rec:
+            known.stand_down()
     _install()
 
 

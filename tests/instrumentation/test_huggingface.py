@@ -17,6 +17,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
 import goodput
+import goodput.torch
 from goodput.huggingface import GoodputCallback
 
 WORK_S, FETCH_S, SAVE_S, EVAL_S = 0.05, 0.02, 0.1, 0.06
@@ -57,6 +58,11 @@ class Timed(Trainer):  # type: ignore[misc]
 
     truth: Truth
     broken = False
+    step_began = 0.0
+
+    def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
+        self.step_began = time.perf_counter()
+        return super().get_batch_samples(*args, **kwargs)
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         with self.truth.around("save"):
@@ -70,11 +76,16 @@ class Timed(Trainer):  # type: ignore[misc]
             return super().evaluate(*args, **kwargs)
 
 
-class Losses(TrainerCallback):  # type: ignore[misc]
-    """What the trainer itself logs."""
+class Watching(TrainerCallback):  # type: ignore[misc]
+    """What the trainer itself logs, and how long its steps take, their input included."""
 
     def __init__(self) -> None:
         self.losses: list[float] = []
+        self.trainer: Any = None
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        began = self.trainer.step_began
+        self.trainer.truth.times_s.setdefault("step", []).append(time.perf_counter() - began)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         if "loss" in logs:
@@ -112,7 +123,7 @@ def trainer(tmp_path: Path, truth: Truth, *callbacks: Any, fails_after: int | No
 
 
 def test_accumulation_evaluation_saves_and_resume(spool: Path, tmp_path: Path) -> None:
-    truth, losses = Truth(), Losses()
+    truth, watching = Truth(), Watching()
     how = {
         "gradient_accumulation_steps": 2,
         "eval_strategy": "steps",
@@ -120,7 +131,8 @@ def test_accumulation_evaluation_saves_and_resume(spool: Path, tmp_path: Path) -
         "save_strategy": "steps",
         "save_steps": 4,
     }
-    trainer(tmp_path, truth, GoodputCallback(run="hf"), losses, **how).train()
+    watching.trainer = trainer(tmp_path, truth, GoodputCallback(run="hf"), watching, **how)
+    watching.trainer.train()
     told = Told(spool)
     assert told.resumes() == [None]
     assert told.steps() == [1, 2, 3, 4, 5, 6]
@@ -129,8 +141,8 @@ def test_accumulation_evaluation_saves_and_resume(spool: Path, tmp_path: Path) -
     assert near(told.span_s("evaluation"), truth.total_s("evaluation"))
     assert near(told.span_s("checkpoint"), truth.total_s("save"))
     assert near(told.data_s(), truth.total_s("fetch"), least_s=0.06)
-    assert near(sum(told.step_s()), truth.total_s("work") + truth.total_s("fetch"), least_s=0.15)
-    assert [event["loss"] for event in told.of("step")] == pytest.approx(losses.losses, abs=1e-4)
+    assert near(sum(told.step_s()), truth.total_s("step"))
+    assert [event["loss"] for event in told.of("step")] == pytest.approx(watching.losses, abs=1e-4)
     assert {event["lr"] for event in told.of("step")} == {1e-3}
     assert told.stops() == [("finished", None)]
 
@@ -195,6 +207,23 @@ def test_a_skipped_update_is_a_step_not_applied(spool: Path, tmp_path: Path, mon
         (3, True),
         (4, True),
     ]
+
+
+def test_beside_the_watch_of_a_plain_loop_nothing_is_told_twice(spool: Path, tmp_path: Path) -> None:
+    """As under `goodput run`, where the trainer is watched without its callback too."""
+    truth = Truth()
+    rec = goodput.torch.watch(run="both")
+    how = {"eval_strategy": "steps", "eval_steps": 3, "save_strategy": "steps", "save_steps": 3}
+    trainer(tmp_path, truth, GoodputCallback(), **how).train()
+    again = trainer(tmp_path, truth, GoodputCallback(), max_steps=8)
+    again.train(resume_from_checkpoint=str(tmp_path / "out" / "checkpoint-6"))
+    rec.finish()
+    told = Told(spool)
+    assert told.steps() == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert told.resumes() == [None, 6]
+    assert [step for step, _, _ in told.spans("checkpoint")] == [3, 6]
+    assert [step for step, _, _ in told.spans("evaluation")] == [3, 6]
+    assert near(told.data_s(), truth.total_s("fetch"), least_s=0.06)
 
 
 def test_an_evaluation_alone_records_nothing(spool: Path, tmp_path: Path) -> None:
