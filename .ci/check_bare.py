@@ -36,6 +36,12 @@ def main() -> int:
     assert said.returncode == 2, f"exit status {said.returncode}, should be 2"
     assert said.stdout == "" and len(said.stderr.splitlines()) == 1, f"not one line: {said.stdout!r} {said.stderr!r}"
     assert "goodput-ledger[collector]" in said.stderr, said.stderr
+
+    # What training images use works there too.
+    run = subprocess.run([sys.argv[1], "run", "--", "sh", "-c", "exit 7"], capture_output=True, text=True, check=False)
+    assert run.returncode == 7 and run.stderr.startswith("goodput: not seen: any training"), run
+    doctor = subprocess.run([sys.argv[1], "doctor"], capture_output=True, text=True, check=False)
+    assert doctor.returncode == 0, doctor.stdout + doctor.stderr
     print(f"recorded {len(kinds)} events with the standard library alone; the command says: {said.stderr.strip()}")
     return 0
 

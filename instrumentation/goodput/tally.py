@@ -14,6 +14,7 @@ STARTUP_SPANS = frozenset({"init", "rendezvous", "load_checkpoint", "compile", "
 """Declared spans that are startup, whenever they come."""
 _KEPT = ("productive", "evaluation")
 _MOST_LOSSES = 3
+_LEAST_RATIO = 0.001
 
 
 def span_category(name: str, category: str | None) -> str:
@@ -136,7 +137,7 @@ def summary_lines(summary: Summary) -> list[str]:
     goodput = "goodput unknown" if ratio is None else f"goodput {100 * ratio:.1f} %"
     whose = f"rank {summary.rank} of {summary.world_size}"
     lines = [f"{summary.run}: {goodput} of this attempt, as {whose} saw it: {steps}{saves} in {_long(summary.held_ns)}"]
-    losses = summary.losses()[:_MOST_LOSSES]
+    losses = [(name, ns) for name, ns in summary.losses()[:_MOST_LOSSES] if ns >= _LEAST_RATIO * summary.held_ns]
     if losses:
         told = ", ".join(f"{name} {_long(ns)} ({100 * ns / summary.held_ns:.1f} %)" for name, ns in losses)
         lines.append(f"largest losses: {told}")

@@ -75,6 +75,14 @@ def test_the_lines_say_it(spool: Path) -> None:
     ]
 
 
+def test_a_loss_that_is_next_to_nothing_is_not_told() -> None:
+    parts = {"productive": 995 * S, "startup": 4 * S, "data_wait": S // 2, "checkpoint": S // 2}
+    summary = Summary(run="r", rank=0, world_size=1, steps=1, saves=1, held_ns=1000 * S, by_category_ns=parts)
+    assert summary_lines(summary)[1:] == ["largest losses: startup 4.00 s (0.4 %)"]
+    perfect = Summary(run="r", rank=0, world_size=1, steps=1, saves=1, held_ns=S, by_category_ns={"productive": S})
+    assert len(summary_lines(perfect)) == 1
+
+
 def test_without_a_step_all_is_startup() -> None:
     nothing = StepTimes(count=0, first_ns=None, spent_ns=0, waited_ns=0, skipped_ns=0)
     summary = summarize(run="r", rank=0, world_size=1, start_ns=5 * S, end_ns=9 * S, steps=nothing, spans=SpanTimes())
