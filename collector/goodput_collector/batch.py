@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import duckdb
 import numpy as np
@@ -18,6 +19,7 @@ Positions = npt.NDArray[np.int64]
 
 _SCAN_BYTES = 64 * 2**10  # small enough to stay in the processor's cache
 _ROWS = 16_384  # lines that one thread takes at a time
+_FEW = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +161,17 @@ def _parted(
     con.unregister("goodput_lines")
     if not len(named):
         return lines, lines.slice(0, 0)
-    mask = np.isin(lines["pos"].to_numpy(), named)
-    return lines.filter(pa.array(~mask)), lines.filter(pa.array(mask))
+    named.sort()
+    places = np.searchsorted(lines["pos"].to_numpy(), named)
+    if len(named) > _FEW:
+        mask = np.zeros(lines.num_rows, dtype=np.bool_)
+        mask[places] = True
+        return lines.filter(pa.array(~mask)), lines.filter(pa.array(mask))
+    # What lies between a few lines need not be copied to leave them out.
+    bounds = [-1, *places.tolist(), lines.num_rows]
+    between = [lines.slice(low + 1, high - low - 1) for low, high in pairwise(bounds) if high > low + 1]
+    others = pa.concat_tables(between) if between else lines.slice(0, 0)
+    return others, pa.concat_tables([lines.slice(place, 1) for place in places.tolist()])
 
 
 def _table(starts: Positions, lines: pa.LargeStringArray, mask: npt.NDArray[np.bool_] | None) -> pa.Table:

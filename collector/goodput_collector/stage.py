@@ -111,7 +111,8 @@ class Stage:
                 self._con.execute(statements.land(kind))
                 continue
             self._con.execute(sql_text("tips"))
-            self._con.execute(statements.land_steps())
+            in_order = self._one(sql_text("in_order")) == 1
+            self._con.execute(statements.land_steps(in_order=in_order))
             self._con.execute(sql_text("move_tips"))
         if self._one("SELECT count(*) FROM unlinked"):
             self._con.execute(sql_text("relink"))

@@ -123,15 +123,21 @@ def land(kind: Kind) -> str:
     return f"INSERT INTO {kind.table} ({columns(kind)}) SELECT {columns(kind)} FROM staged_{kind.name}"
 
 
-def land_steps() -> str:
-    """Moves the staged steps into their table, each with the one before it in its source: in the batch, or landed."""
+def land_steps(*, in_order: bool) -> str:
+    """Moves the staged steps into their table, each with the one before it in its source: in the batch, or landed.
+
+    `in_order`: the rows of each source follow one another as they should, so that nothing has to be sorted.
+    """
     given = ", ".join(f"e.{column}" for column in columns(STEP).split(", "))
+    own = "()" if in_order else "(PARTITION BY run_id, source_id ORDER BY seq)"
     return (
         f"INSERT INTO {STEP.table} ({columns(STEP)}, before_step, before_end_ns) "
-        f"SELECT {given}, coalesce(lag(e.step) OVER own, t.step), "
-        "coalesce(lag(greatest(e.start_ns, e.end_ns)) OVER own, t.end_ns) "
-        "FROM staged_step e LEFT JOIN step_tips t ON t.run_id = e.run_id AND t.source_id = e.source_id "
-        "WINDOW own AS (PARTITION BY e.run_id, e.source_id ORDER BY e.seq)"
+        f"SELECT {given}, CASE WHEN e.follows THEN e.last_step ELSE t.step END, "
+        "CASE WHEN e.follows THEN e.last_end_ns ELSE t.end_ns END "
+        "FROM (SELECT *, "
+        f"coalesce(lag(run_id) OVER {own} = run_id AND lag(source_id) OVER {own} = source_id, false) AS follows, "
+        f"lag(step) OVER {own} AS last_step, lag(greatest(start_ns, end_ns)) OVER {own} AS last_end_ns "
+        "FROM staged_step) e LEFT JOIN step_tips t ON t.run_id = e.run_id AND t.source_id = e.source_id"
     )
 
 
