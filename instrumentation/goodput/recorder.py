@@ -39,7 +39,8 @@ class LiveRecorder:
         resumed_step: what it told last; None for a beginning from nothing, and while it has told nothing.
         started_ns: since when the rank's time counts: the start of its process, or of this record.
         rank, world_size: the rank's place.
-        on_end: called once with the summary and the reason, when the `stop` has been handed over.
+        on_end: called once with the summary and the reason, by the recorder's own thread after the last event: so it
+            may write to a disk.
         first_times, requests: what `first_time` and `checkpoint_requested` ask; None where there is nothing to ask.
     """
 
@@ -282,12 +283,11 @@ class LiveRecorder:
                 for span in reversed(self._spans.copy().values()):
                     self.event(Kind.END, {"span": span.name, "id": str(span.id), "ok": False}, outcome.ts_ns)
             summary = self.summary()
+            on_end = self.on_end
             if self._worker is not None:
-                self._worker.stop(outcome)
+                self._worker.stop(outcome, None if on_end is None else lambda: on_end(summary, outcome.reason))
                 if wait:
                     self._worker.wait_closed()
-            if self.on_end is not None:
-                self.on_end(summary, outcome.reason)
         except Exception as error:
             self.guard.caught("stop could not be recorded", error)
 

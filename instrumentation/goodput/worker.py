@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,7 @@ class Worker:
         self._beaten_ns = clock.now_ns()
         self._told_ns = self._beaten_ns
         self._outcome: Outcome | None = None
+        self._afterwards: Callable[[], None] | None = None
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self.closed = False
@@ -69,9 +71,10 @@ class Worker:
         thread.start()
         self._thread = thread
 
-    def stop(self, outcome: Outcome) -> None:
-        """Have the `stop` and all that is left written."""
+    def stop(self, outcome: Outcome, afterwards: Callable[[], None] | None = None) -> None:
+        """Have the `stop` and all that is left written, and something done after that."""
         self._outcome = outcome
+        self._afterwards = afterwards
         thread = self._thread
         alive = thread is not None and thread.is_alive()
         self._wake.set()
@@ -146,6 +149,12 @@ class Worker:
             self.closed = complete
         except Exception as error:
             self._guard.caught("record could not be closed", error)
+        try:
+            afterwards, self._afterwards = self._afterwards, None
+            if afterwards is not None:
+                afterwards()
+        except Exception as error:
+            self._guard.caught("summary could not be told", error)
 
     def _look_around(self, now_ns: int) -> None:
         """What the loop may ask about: how far it had come, and whether a save is wanted."""

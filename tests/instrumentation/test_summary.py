@@ -167,3 +167,20 @@ def test_streams_that_have_gone_are_no_error(monkeypatch: pytest.MonkeyPatch) ->
     kept = io.StringIO()
     say(["one", "two"], kept)
     assert kept.getvalue() == "goodput: one\ngoodput: two\n"
+
+
+def test_a_summary_that_hangs_holds_the_process_no_longer_than_its_disk_would(spool: Path) -> None:
+    began_s = time.monotonic()
+    done = run_script(
+        """
+        rec = goodput.start(run="stuck")
+        with rec.step(1):
+            pass
+        rec.on_end = lambda *_: time.sleep(3600)
+        rec.finish()
+        print("on", flush=True)
+        """,
+        spool,
+    )
+    assert (done.returncode, done.stdout) == (0, "on\n")
+    assert time.monotonic() - began_s < 20
