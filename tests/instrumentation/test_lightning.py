@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import logging
 import pickle
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -17,7 +19,7 @@ import torch
 from adapter_truth import Told, Truth, ledger, near
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins import AsyncCheckpointIO, TorchCheckpointIO
-from recorder_scripts import run_script
+from recorder_scripts import environment, run_script
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -310,3 +312,45 @@ def test_pytorch_lightning_is_served_where_a_program_uses_it(spool: Path, tmp_pa
     assert told.steps() == [1, 2, 3]
     # The program caught it and left by an exit: the training had failed all the same.
     assert told.stops() == [("exception", "KeyError")]
+
+
+def test_ranks_that_lightning_starts_are_one_job(spool: Path, tmp_path: Path) -> None:
+    """Lightning's own launcher: no torchrun tells the ranks apart, and rank 1 is 40 ms late in every step."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        f"""
+import sys, time, warnings
+import lightning.pytorch as pl, torch
+from goodput.lightning import GoodputCallback
+
+class Model(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = torch.nn.Linear(4, 1)
+    def training_step(self, batch, index):
+        time.sleep({WORK_S} + 0.04 * self.global_rank)
+        return self.net(batch).mean()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+pl.Trainer(
+    accelerator="cpu", devices=2, strategy="ddp", max_epochs=1, logger=False, enable_checkpointing=False,
+    enable_progress_bar=False, default_root_dir={str(tmp_path)!r}, callbacks=[GoodputCallback(run="own-launcher")],
+).fit(Model(), torch.utils.data.DataLoader(torch.ones(52, 4), batch_size=1))
+"""
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env=environment(spool, OMP_NUM_THREADS="1"),
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    starts = [Told(spool, rank).of("start")[0] for rank in (0, 1)]
+    assert [start["world_size"] for start in starts] == [2, 2]
+    assert starts[0]["job"] == starts[1]["job"] == f"local:{starts[0]['node']}:{starts[0]['pid']}"
+    report = ledger(spool, "own-launcher")
+    assert [(a["world_size"], a["last_step"], a["end_cause"]) for a in report["attempts"]] == [(2, 26, "finished")]
+    assert [slow["rank"] for slow in report["stragglers"]] == [1]
+    assert near(report["gpu_s"]["straggler"], 2 * 0.04 * 25, share=0.2)
