@@ -38,7 +38,7 @@ ONCE_DISPUTED = (
 )
 WILD_SEEDS = (*range(40), *ONCE_DISPUTED)
 # The same, of which only a beginning had been told when somebody looked: (seed, seconds after the last event).
-ONCE_DISPUTED_LOOKS = (1013, 1018, 1033, 1046, 1048, 1105, 1131, 1212, 1223, 1252)
+ONCE_DISPUTED_LOOKS = (1013, 1018, 1033, 1046, 1048, 1105, 1131, 1212, 1223, 1252, 1311, 1352)
 LOOK_SEEDS = tuple((seed, (0, 3, 20, 700)[seed % 4]) for seed in (*range(1000, 1012), *ONCE_DISPUTED_LOOKS))
 # Seeds of lives with what the rules leave open (`make_wild(..., disputed=True)`): ranks that count differently, grants
 # smaller than what runs on them. There the ledger must balance, and nothing more is asked.

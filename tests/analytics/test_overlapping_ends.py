@@ -228,3 +228,13 @@ def test_hang_is_the_last_thing_in_a_window() -> None:
     g.steps(9, 12, 60)
     report = told(story)
     assert (gpu_s(report), phase_s(report, "hang")) == ({"hang": 20, "productive": 4}, {"step": 20})
+
+
+def test_of_two_spans_open_at_the_end_and_begun_together_the_save_is_the_inner_one() -> None:
+    story = Story()
+    g = story.group(start=0, ranks=2, token="one")
+    g.steps(1, 3, 10)
+    g.span("checkpoint", 13, None, ranks=[0], step=3)
+    g.span("rollout", 13, None, ranks=[1])
+    g.stop(113, "exception")
+    assert phase_s(told(story), "hang") == {"checkpoint": 200}

@@ -185,3 +185,15 @@ def test_a_save_that_all_ranks_make_is_one_also_where_some_told_of_no_rollback()
     g.stop(19, "finished")
     checkpoints = told(story)["checkpoints"]
     assert (checkpoints["count"], checkpoints["failed"], checkpoints["mean_blocking_s"]) == (1, 0, 1)
+
+
+def test_a_save_that_one_rank_tried_twice_has_not_failed_while_it_can_become_durable() -> None:
+    story = Story()
+    g = story.group(start=0, ranks=2, token="one")
+    g.steps(1, 3, 10)
+    g.span("checkpoint", 13, 14, step=3, background=True)
+    g.span("checkpoint", 14, 15, step=3, background=True, ok=False, ranks=[1])
+    g.step(4, 15, 16)
+    assert told(story)["checkpoints"]["failed"] == 0
+    g.span("checkpoint", 16, 17, step=4, background=True, ok=False)
+    assert told(story)["checkpoints"]["failed"] == 1

@@ -48,7 +48,7 @@ last_marks AS (
 ),
 innermost AS (
     SELECT * FROM gp_spans WHERE open
-    QUALIFY row_number() OVER (PARTITION BY attempt ORDER BY begin_ns DESC, rank DESC, seq DESC, name) = 1
+    QUALIFY row_number() OVER (PARTITION BY attempt ORDER BY begin_ns DESC, kind_rank, rank DESC, seq DESC, name) = 1
 ),
 span_typical AS (
     SELECT i.attempt, middle_ns(quantile_disc(s.end_ns - s.begin_ns, [0.5, 0.5000000001])) AS typical_ns
