@@ -19,11 +19,10 @@ class DataWait:
 
     Attributes:
         begun_ns: when the last wait began, None before the first one.
-        taken_ns: how long all waits took that nobody has set back.
         came: called when a wait outside all spans has given something.
     """
 
-    __slots__ = ("_inside", "_left_to_loop", "_rec", "_thread", "begun_ns", "came", "taken_ns")
+    __slots__ = ("_inside", "_left_to_loop", "_rec", "_thread", "begun_ns", "came")
 
     def __init__(self, rec: LiveRecorder) -> None:
         self._rec = rec
@@ -31,7 +30,6 @@ class DataWait:
         self._inside = False
         self._left_to_loop = False
         self.begun_ns: int | None = None
-        self.taken_ns = 0
         self.came: Callable[[], None] | None = None
 
     @property
@@ -63,10 +61,7 @@ class DataWait:
         if since_ns is None:
             return
         self._inside = False
-        steps = self._rec.steps
-        # Only for the time that it gives: the wait is over by then.
-        self.taken_ns += steps.fetch() - since_ns
-        steps.fetched(since_ns)
+        self._rec.steps.fetched(since_ns)
         if came and self.came is not None:
             self.came()
 

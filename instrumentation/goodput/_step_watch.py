@@ -33,6 +33,7 @@ class StepWatch:
         evaluations: the time from `model.eval()` to `model.train()` is evaluation.
 
     Attributes:
+        chosen: it was told which optimizers to watch.
         on_first_step: called once, after the first step.
         closing: called by `close`.
     """
@@ -49,6 +50,7 @@ class StepWatch:
         # What is watched may go when its owner lets go of it.
         self._optimizers = [weakref.ref(optimizer) for optimizer in optimizers]
         self._model = None if model is None else weakref.ref(model)
+        self.chosen = bool(self._optimizers)
         self._evaluations = evaluations
         self.on_first_step: Callable[[], None] | None = None
         self.closing: list[Callable[[], None]] = []
@@ -68,7 +70,8 @@ class StepWatch:
         self._lr: float | None = None
         self._loaded = False
         self._loaded_step: int | None = None
-        self._thread: int | None = None
+        # The optimizer may be called on a thread of autograd's; saves and loads that block the loop are on this one.
+        self._thread = get_ident()
 
     @property
     def optimizers(self) -> list[Any]:
@@ -104,7 +107,6 @@ class StepWatch:
         self._fake = self._lr == 0.0 and _called_by(_FAKE_UPDATE)
         if self._fake:
             return
-        self._thread = get_ident()
         if self._evaluation is not None:
             # Only training updates weights: this model trains in the mode in which others evaluate.
             self._end_evaluation()
@@ -176,7 +178,7 @@ class StepWatch:
 
     def saving(self, saved: object) -> AbstractContextManager[None] | None:
         """Around a save of this object on this thread; None when it is no checkpoint, or declared already."""
-        if not self.rec.active or self._thread not in (None, get_ident()) or span_open(self.rec) == "checkpoint":
+        if not self.rec.active or self._thread != get_ident() or span_open(self.rec) == "checkpoint":
             return None
         if not Weights(self.model, self.optimizers).in_(saved):
             return None
@@ -188,7 +190,7 @@ class StepWatch:
 
     def loading(self) -> AbstractContextManager[None] | None:
         """Around a load; None when it is not on the way to the first step."""
-        if self.rec.steps.done is not None or not self.rec.active or self._thread not in (None, get_ident()):
+        if self.rec.steps.done is not None or not self.rec.active or self._thread != get_ident():
             return None
         return None if span_open(self.rec) is not None else self.rec.span("load_checkpoint")
 
@@ -246,15 +248,13 @@ class StepWatch:
             self._stale_ns, self._begun_ns = self._begun_ns, None
 
     def _begin(self) -> None:
-        if not self.rec.resumes:
-            waited_ns = self._waits.taken_ns
-            self.rec.resumed(None)
-            # That tells the recorder to forget what came before, but the first batch is this step's.
-            if waited_ns:
-                self.rec.steps.fetched(self.rec.steps.fetch() - waited_ns)
         self._look_for_resume()
         self.rec.begin_step(self._done + 1)
         self._begun_ns = self.rec.steps.started_ns
+        if not self.rec.resumes:
+            # Said inside the step: before it, the recorder would forget the wait for the first batch.
+            self.rec.resumed(None)
+            self._seen_resumes = self.rec.resumes
 
     def _input_came(self) -> None:
         self._fed = True
@@ -286,7 +286,6 @@ class StepWatch:
         self._done += 1
         self._life_steps += 1
         self._begun_ns = self._waits.begun_ns = None
-        self._waits.taken_ns = 0
         if self.on_first_step is not None:
             call, self.on_first_step = self.on_first_step, None
             call()

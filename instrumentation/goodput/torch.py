@@ -129,7 +129,9 @@ def _watch(rec: LiveRecorder, model: Any, optimizer: Any, step: int | None, eval
     given = [] if optimizer is None else [optimizer] if not isinstance(optimizer, list | tuple) else list(optimizer)
     optimizers = [_inner(one) for one in given]
     for known in list(_watches):
-        if not known.rec.active or (known.rec is rec and _same(known.optimizers, optimizers)):
+        # One that was told its optimizer takes the place of one that would take any.
+        replaced = known.rec is rec and (_same(known.optimizers, optimizers) or (bool(optimizers) and not known.chosen))
+        if replaced or not known.rec.active:
             _watches.remove(known)
             known.close()
     found = StepWatch(rec, optimizers=optimizers, model=model, evaluations=evaluations)

@@ -18,7 +18,7 @@ import pytest
 import torch
 from adapter_truth import Told, Truth, ledger, near
 from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.plugins import AsyncCheckpointIO, TorchCheckpointIO
+from lightning.pytorch.plugins import AsyncCheckpointIO, MixedPrecision, TorchCheckpointIO
 from recorder_scripts import environment, run_script
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
@@ -241,6 +241,18 @@ def test_several_optimizers_each_count_as_global_step_does(spool: Path, tmp_path
     made.fit(Two(Truth()), loader(3))
     assert made.global_step == 6
     assert Told(spool).steps() == [1, 2, 3, 4, 5, 6]
+
+
+def test_an_update_that_the_scaler_leaves_out(spool: Path, tmp_path: Path) -> None:
+    class Overflows(Model):
+        def training_step(self, batch: Tensor, index: int) -> Tensor:
+            loss = super().training_step(batch, index)
+            return loss * float("inf") if self.global_step == 2 else loss
+
+    scaled = MixedPrecision("16-mixed", "cpu", torch.amp.GradScaler("cpu", init_scale=4.0))
+    trainer(tmp_path, GoodputCallback(run="amp"), plugins=[scaled]).fit(Overflows(Truth()), loader(4))
+    applied = [(event["step"], event.get("applied", True)) for event in Told(spool).of("step")]
+    assert applied == [(1, True), (2, True), (3, False), (4, True)]
 
 
 def test_a_recorder_begun_before_is_joined_and_left_to_its_owner(spool: Path, tmp_path: Path) -> None:

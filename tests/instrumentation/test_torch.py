@@ -154,7 +154,7 @@ def test_input_that_the_loop_measures_itself_counts_once(
         compute(model, batch)
         update(optimizer)
     rec.finish()
-    assert near(Told(spool).data_s(), truth.total_s("fetch"))
+    assert near(Told(spool).data_s(), truth.total_s("fetch"), least_s=0.02)
 
 
 def test_prefetching_ahead_moves_no_step(parts: tuple[nn.Module, torch.optim.Optimizer], spool: Path) -> None:
@@ -338,6 +338,29 @@ def test_without_model_and_optimizer_the_first_that_updates_is_watched(spool: Pa
     assert near(sum(told.step_s()), truth.total_s("work") + truth.total_s("fetch"))
     assert near(told.span_s("checkpoint"), truth.total_s("save"))
     assert near(told.span_s("evaluation"), truth.total_s("evaluation"))
+
+
+def test_a_watch_that_is_told_its_optimizer_replaces_one_that_takes_any(
+    parts: tuple[nn.Module, torch.optim.Optimizer], spool: Path, tmp_path: Path
+) -> None:
+    """`goodput run` and the line in the program, both at once."""
+    model, optimizer = parts
+    rec = goodput.torch.watch(run="both")
+    other = torch.optim.SGD(nn.Linear(1, 1).parameters(), lr=0.1)
+    goodput.torch.watch(model, optimizer)
+    for batch in DataLoader(SlowData(3), batch_size=1):
+        other.step()
+        compute(model, batch)
+        update(optimizer)
+        torch.save(model.state_dict(), tmp_path / "c.pt")
+        model.eval()
+        model.train()
+    rec.finish()
+    told = Told(spool)
+    assert told.steps() == [1, 2, 3]
+    assert told.resumes() == [None]
+    assert [step for step, _, _ in told.spans("checkpoint")] == [1, 2, 3]
+    assert [step for step, _, _ in told.spans("evaluation")] == [1, 2, 3]
 
 
 def test_a_loop_that_tells_its_steps_itself_is_left_to_it(spool: Path) -> None:
