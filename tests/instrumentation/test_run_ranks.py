@@ -37,6 +37,20 @@ def spans(events: list[dict[str, Any]]) -> dict[str, list[float]]:
     return found
 
 
+def report_of(run: str, spool: Path, db: Path) -> dict[str, Any]:
+    """What the ledger makes of a spool."""
+    import goodput_analytics
+    from goodput_collector.database import open_database
+    from goodput_collector.landing import ingest_files
+
+    ingest_files(db, sorted(spool.glob("*.jsonl")), None)
+    connection = open_database(db, read_only=True)
+    try:
+        return goodput_analytics.report(connection, run).as_json()
+    finally:
+        connection.close()
+
+
 def test_torchrun_is_recorded_and_its_output_stays_the_same(spool: Path, tmp_path: Path) -> None:
     arguments = ["20", "--pace", "0.02"]
     mine = ["--loaders", "spawn,forkserver", "--save", str(tmp_path / "a.pt"), "--truth", str(tmp_path / "truth")]
@@ -90,6 +104,12 @@ def test_a_killed_rank_is_seen_and_the_restart_goes_on_from_the_save(spool: Path
     words = done.stderr.decode()
     assert "goodput: killed: goodput " in words and "20 steps, 2 saves in" in words
     assert "was killed by SIGKILL\n" in words and "goodput: largest losses: startup" in words
+    told = report_of("killed", spool, tmp_path / "killed.duckdb")
+    assert [(one["end_cause"], one["world_size"]) for one in told["attempts"]] == [("crash", 2), ("finished", 2)]
+    assert [one["resume_step"] for one in told["attempts"]] == [None, 20]
+    (incident,) = told["incidents"]
+    assert (incident["cause"], incident["lost_steps"], list(incident["suspect_ranks"])) == ("crash", 5, [1])
+    assert told["quality"]["rejected"] == {} and not told["quality"]["silent_ranks"]
 
 
 @pytest.mark.parametrize(
