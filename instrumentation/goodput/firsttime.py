@@ -7,9 +7,10 @@ How far a run has come is kept in small files, one per run and rank, in the fold
 - in the spool, `{"run": "llama-7b", "step": 1200}`, by the recorder's own thread: the steps that are done, at most a
   tenth of a second late. It outlives a reboot; a file not touched for 30 days is removed.
 
-The files' name is made of the run's name, `run_key(run)`, and the rank. All ranks' files count at a start, because
-ranks move about. It errs towards "not the first time" on a node that has seen the run; on a node that has not, only
-the steps up to the one that was resumed from are known to have been computed.
+The files' name is made of the run's name, `run_key(run)`, and the rank; on tmpfs of the spool's path too, so that a new
+spool is a new beginning. All ranks' files count at a start, because ranks move about. It errs towards "not the first
+time" on a node that has seen the run; on a node that has not, only the steps up to the one that was resumed from are
+known to have been computed.
 """
 
 from __future__ import annotations
@@ -60,9 +61,8 @@ class FirstTimes:
         self._asked = self._done = -1
         self._written = -1
         self._mapped: mmap.mmap | None = None
-        name = f"{run_key(run)}-r{rank}"
-        self._memory = None if memory is None else memory / FOLDER / name
-        self._disk = None if spool is None else spool / FOLDER / name
+        self._memory = None if memory is None else memory / FOLDER / f"{_memory_key(run, spool)}-r{rank}"
+        self._disk = None if spool is None else spool / FOLDER / f"{run_key(run)}-r{rank}"
         self.before = known_step(run, memory, spool)
         if self._memory is not None:
             try:
@@ -131,9 +131,10 @@ class FirstTimes:
 def known_step(run: str, memory: Path | None, spool: Path | None) -> int:
     """The last step of a run that this node knows to have been computed; -1 for none."""
     best = -1
-    for root, read in ((memory, _read_mapped), (spool, _read_written)):
+    places = ((memory, _memory_key(run, spool), _read_mapped), (spool, run_key(run), _read_written))
+    for root, key, read in places:
         try:
-            paths = [] if root is None else sorted((root / FOLDER).glob(f"{run_key(run)}-r*"))
+            paths = [] if root is None else sorted((root / FOLDER).glob(f"{key}-r*"))
         except OSError:
             continue
         for path in paths:
@@ -153,6 +154,10 @@ def sweep_steps(root: Path | None) -> None:
                 path.unlink(missing_ok=True)
     except OSError:
         pass
+
+
+def _memory_key(run: str, spool: Path | None) -> str:
+    return run_key(f"{run}\0{spool}")
 
 
 def _map(path: Path, before: int) -> mmap.mmap:

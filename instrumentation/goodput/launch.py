@@ -22,8 +22,9 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from goodput import launchfolder
 from goodput.account import account
-from goodput.directory import default_spool_directory, prepare_directory, tmpfs_directory
+from goodput.directory import default_spool_directory
 from goodput.endings import Ending, Endings, signal_name
 from goodput.environment import (
     GOODPUT_RUN,
@@ -241,21 +242,13 @@ class _Launch:
 
 
 def _launch_folder(environment: Environment, spool: Path) -> Path | None:
-    """A new folder, on tmpfs where there is one; None when there is no place for it, which is said."""
-    said = ""
-    for on_tmpfs in (True, False):
-        try:
-            root = tmpfs_directory(environment.memory) if on_tmpfs else spool
-            if root is None:
-                continue
-            prepare_directory(root)
-            folder = root / f"launch-{os.urandom(8).hex()}"
-            folder.mkdir(mode=0o700)
-            return folder
-        except OSError as error:
-            said = f"{error.filename or spool}: {error.strerror or error}"
-    say([f"nothing can be recorded, the command runs as it is: {said}"])
-    return None
+    """A new folder; None when there is no place for it, which is said."""
+    try:
+        return launchfolder.make_folder(environment.memory, spool)
+    except OSError as error:
+        what = f"{error.filename or spool}: {error.strerror or error}"
+        say([f"nothing can be recorded, the command runs as it is: {what}"])
+        return None
 
 
 def _prepare_child(

@@ -10,11 +10,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from goodput.directory import prepare_directory, tmpfs_directory
+from goodput.liveness import hold, is_alive
 from goodput.tally import Summary
 
 LAUNCH_VARIABLE = "_GOODPUT_LAUNCH"
@@ -25,6 +29,8 @@ JOB_VARIABLE = "_GOODPUT_JOB"
 """Name of the job where no launcher names it, the same for all ranks of one `goodput run`."""
 
 _NOTE_MAX_CHARS = 500
+_LOCK = "launch.lock"
+_UNFINISHED_S = 60.0
 
 T = TypeVar("T")
 
@@ -62,6 +68,35 @@ class EndFile:
     def as_summary(self) -> Summary:
         """Raises TypeError when it is another version's."""
         return Summary(**self.summary)
+
+
+def make_folder(memory: str | None, spool: Path) -> Path:
+    """A new folder, on tmpfs where `memory` is that, else in the spool; those of launches that were killed go.
+
+    Raises OSError when there is no place for it.
+    """
+    try:
+        root = tmpfs_directory(memory) or spool
+    except OSError:
+        root = spool
+    prepare_directory(root)
+    _sweep(root)
+    folder = root / f"launch-{os.urandom(8).hex()}"
+    folder.mkdir(mode=0o700)
+    # Held as long as we live, and by nobody after us: so the next one knows that the folder can go.
+    lock = folder / _LOCK
+    hold(lock, os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    return folder
+
+
+def _sweep(root: Path) -> None:
+    for folder in root.glob("launch-*"):
+        try:
+            old = time.time() - folder.lstat().st_mtime > _UNFINISHED_S
+            if old and folder.is_dir() and not folder.is_symlink() and not is_alive(folder / _LOCK):
+                shutil.rmtree(folder, ignore_errors=True)
+        except OSError:
+            continue
 
 
 def write_rank(folder: Path, rank: RankFile) -> None:

@@ -91,9 +91,10 @@ def test_a_node_that_has_not_seen_the_run_knows_the_steps_of_the_checkpoint(tmp_
 def test_foreign_and_damaged_files_count_for_nothing(tmp_path: Path) -> None:
     for root in ("memory", "spool"):
         (tmp_path / root / FOLDER).mkdir(parents=True)
-        (tmp_path / root / FOLDER / f"{run_key('run')}-r0").write_bytes(b"\xff not ours")
-        (tmp_path / root / FOLDER / f"{run_key('run')}-r1").write_text('{"run": "another", "step": 900}')
-        (tmp_path / root / FOLDER / f"{run_key('run')}-r2").symlink_to("/etc/passwd")
+        key = run_key("run" if root == "spool" else f"run\0{tmp_path / 'spool'}")
+        (tmp_path / root / FOLDER / f"{key}-r0").write_bytes(b"\xff not ours")
+        (tmp_path / root / FOLDER / f"{key}-r1").write_text('{"run": "another", "step": 900}')
+        (tmp_path / root / FOLDER / f"{key}-r2").symlink_to("/etc/passwd")
     assert known_step("run", tmp_path / "memory", tmp_path / "spool") == -1
 
 
@@ -134,8 +135,11 @@ def test_real_processes_that_are_killed_do_nothing_twice(spool: Path) -> None:
         assert done.returncode == (-signal.SIGKILL if kill else 0), done.stderr
         said += map(int, done.stdout.split())
     assert said == list(range(1, 91))
-    left = Path("/dev/shm") / user_directory_name() / FOLDER / f"{run_key('once')}-r0"
+    key = run_key(f"once\0{spool}")
+    left = Path("/dev/shm") / user_directory_name() / FOLDER / f"{key}-r0"
     assert not left.exists(), "a record that was closed leaves its mark in the spool alone"
+    fresh = run_script(LOOP.format(begin=1, end=2, kill=0), spool.with_name("another"))
+    assert fresh.stdout.split() == ["1", "2"], "a new spool is a new beginning"
 
 
 def test_a_forked_child_leaves_the_files_alone(spool: Path) -> None:

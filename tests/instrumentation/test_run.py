@@ -221,11 +221,27 @@ def test_without_any_place_the_command_runs_all_the_same(tmp_path: Path) -> None
     assert done.stderr.count(b"\n") == 1
 
 
-def test_nothing_is_left_behind(spool: Path) -> None:
-    memory = Path("/dev/shm") / f"goodput-{os.geteuid()}"
-    before = set(memory.glob("launch-*"))
-    run_under(sh("true"), spool)
-    assert set(memory.glob("launch-*")) <= before
+def test_nothing_is_left_behind_and_what_a_killed_launch_left_is_taken_away(spool: Path) -> None:
+    where = {"GOODPUT_MEMORY": "off"}
+    command = [*GOODPUT_RUN, "--quiet", "--", *sh("echo up; exec sleep 60")]
+    killed = subprocess.Popen(command, env=plain_environment(spool, **where), stdout=subprocess.PIPE)
+    living = subprocess.Popen(command, env=plain_environment(spool, **where), stdout=subprocess.PIPE)
+    for process in (killed, living):
+        assert process.stdout is not None and process.stdout.readline() == b"up\n"
+        process.stdout.close()
+    killed.kill()
+    killed.wait()
+    left = list(spool.glob("launch-*"))
+    assert len(left) == 2
+    run_under(sh("true"), spool, environment=where)
+    assert len(list(spool.glob("launch-*"))) == 2, "it may have been begun just now"
+    for folder in left:
+        os.utime(folder, (1, folder.stat().st_mtime - 3600))
+    run_under(sh("true"), spool, environment=where)
+    assert len(list(spool.glob("launch-*"))) == 1, "the one that lives"
+    living.terminate()
+    living.wait()
+    assert list(spool.glob("launch-*")) == []
 
 
 def test_a_run_is_named_by_its_script_and_arguments() -> None:
