@@ -15,21 +15,37 @@ from __future__ import annotations
 import functools
 import threading
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transformers import Trainer, TrainerCallback
 
 from goodput import torch as plain
 from goodput._adapters import Wrapped, guard, harmless, join, live, plain_float, span_open, traceless
 from goodput.protocol import Recorder
+from goodput.recorder import LiveRecorder
 
-if TYPE_CHECKING:
-    from goodput.recorder import LiveRecorder
-
-__all__ = ["GoodputCallback"]
+__all__ = ["GoodputCallback", "watch"]
 
 _installing = threading.Lock()
 _installed = False
+_for_all: LiveRecorder | None = None
+
+
+def watch(rec: Recorder | None = None, *, run: str | None = None) -> Recorder:
+    """Record every `trainer.train()` from here on, also of trainers that were given no callback.
+
+    For programs that are not to be changed. `rec`: the recorder (default: the one that this process has begun, else a
+    new one, of this `run`). Returns it; never raises.
+    """
+    global _for_all
+    speaks, _ = join(rec, run)
+    try:
+        _for_all = live(speaks)
+        if _for_all is not None:
+            _install()
+    except Exception as error:
+        guard.caught("the trainer could not be watched", error)
+    return speaks
 
 
 class GoodputCallback(TrainerCallback):  # type: ignore[misc]
@@ -205,7 +221,11 @@ def _install() -> None:
 def _callback_of(trainer: Any) -> GoodputCallback | None:
     try:
         found = (callback for callback in trainer.callback_handler.callbacks if isinstance(callback, GoodputCallback))
-        return next(found, None)
+        callback = next(found, None)
+        if callback is None and _for_all is not None and _for_all.active:
+            callback = GoodputCallback(rec=_for_all)
+            trainer.add_callback(callback)
+        return callback
     except Exception as error:
         guard.caught("the training could not be watched", error)
         return None

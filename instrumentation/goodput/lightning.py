@@ -15,30 +15,52 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from goodput import torch as plain
-from goodput._adapters import Wrapped, Written, harmless, join, live, plain_float, span_open
+from goodput._adapters import Wrapped, Written, guard, harmless, join, live, plain_float, span_open, surround
 from goodput.identity import identify
 from goodput.protocol import Recorder
 from goodput.recorder import LiveRecorder
 
 if TYPE_CHECKING:
-    from lightning.pytorch.callbacks import Callback
+    from lightning.pytorch import Callback, Trainer
 elif "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules:
-    from pytorch_lightning.callbacks import Callback
+    from pytorch_lightning import Callback, Trainer
 else:
     try:
-        from lightning.pytorch.callbacks import Callback
+        from lightning.pytorch import Callback, Trainer
     except ImportError:
-        from pytorch_lightning.callbacks import Callback
+        from pytorch_lightning import Callback, Trainer
 
-__all__ = ["GoodputCallback"]
+__all__ = ["GoodputCallback", "watch"]
 
 _ASYNC = "AsyncCheckpointIO"
 _TERMINATED = "SIGTERMException"
+
+_installing = threading.Lock()
+_installed = False
+_for_all: LiveRecorder | None = None
+
+
+def watch(rec: Recorder | None = None, *, run: str | None = None) -> Recorder:
+    """Record every `trainer.fit` from here on, also of trainers that were given no callback.
+
+    For programs that are not to be changed. `rec`: the recorder (default: the one that this process has begun, else a
+    new one, of this `run`). Returns it; never raises.
+    """
+    global _for_all
+    speaks, _ = join(rec, run)
+    try:
+        _for_all = live(speaks)
+        if _for_all is not None:
+            _install()
+    except Exception as error:
+        guard.caught("the trainer could not be watched", error)
+    return speaks
 
 
 class GoodputCallback(Callback):  # type: ignore[misc]
@@ -182,6 +204,23 @@ class GoodputCallback(Callback):  # type: ignore[misc]
 
     def _span(self, name: str) -> AbstractContextManager[None] | None:
         return None if self._rec is None else self._rec.span(name)
+
+
+def _install() -> None:
+    """Have `Trainer.fit` bring the callback along, once in a process."""
+    global _installed
+    with _installing:
+        if not _installed:
+            _installed = True
+            Trainer.fit = surround(Trainer.fit, lambda trainer, *_, **__: _bring_along(trainer))
+
+
+def _bring_along(trainer: Any) -> None:
+    if _for_all is None or not _for_all.active:
+        return
+    if not any(isinstance(callback, GoodputCallback) for callback in trainer.callbacks):
+        # First: what others do at the end of a step, such as save, comes after the step.
+        trainer.callbacks.insert(0, GoodputCallback(rec=_for_all))
 
 
 def _is_async(writer: Any) -> bool:

@@ -17,6 +17,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
 import goodput
+import goodput.huggingface
 import goodput.torch
 from goodput.huggingface import GoodputCallback
 
@@ -224,6 +225,19 @@ def test_beside_the_watch_of_a_plain_loop_nothing_is_told_twice(spool: Path, tmp
     assert [step for step, _, _ in told.spans("checkpoint")] == [3, 6]
     assert [step for step, _, _ in told.spans("evaluation")] == [3, 6]
     assert near(told.data_s(), truth.total_s("fetch"), least_s=0.06)
+
+
+def test_a_trainer_that_knows_nothing_of_us_can_be_watched(spool: Path, tmp_path: Path) -> None:
+    truth = Truth()
+    rec = goodput.torch.watch(run="unchanged")
+    goodput.huggingface.watch(rec)
+    trainer(tmp_path, truth, max_steps=4, save_strategy="steps", save_steps=2).train()
+    assert rec.active
+    rec.finish()
+    told = Told(spool)
+    assert told.steps() == [1, 2, 3, 4]
+    assert [step for step, _, _ in told.spans("checkpoint")] == [2, 4]
+    assert near(told.span_s("checkpoint"), truth.total_s("save"))
 
 
 def test_an_evaluation_alone_records_nothing(spool: Path, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 import goodput
+import goodput.lightning
 import goodput.torch
 from goodput.lightning import GoodputCallback
 
@@ -277,6 +278,21 @@ def test_beside_the_watch_of_a_plain_loop_nothing_is_told_twice(spool: Path, tmp
     assert [step for step, _, _ in told.spans("checkpoint")] == [4]
     assert [step for step, _, _ in told.spans("evaluation")] == [0, 2, 4]
     assert near(told.data_s(), truth.total_s("fetch"))
+
+
+def test_a_trainer_that_knows_nothing_of_us_can_be_watched(spool: Path, tmp_path: Path) -> None:
+    truth = Truth()
+    rec = goodput.torch.watch(run="unchanged")
+    goodput.lightning.watch(rec)
+    saves = ModelCheckpoint(tmp_path / "saves", every_n_train_steps=2, save_top_k=-1, save_on_train_epoch_end=False)
+    trainer(tmp_path, saves).fit(Model(truth), loader(4, truth))
+    assert rec.active
+    rec.finish()
+    told = Told(spool)
+    assert told.steps() == [1, 2, 3, 4]
+    assert [step for step, _, _ in told.spans("checkpoint")] == [2, 4]
+    assert near(told.span_s("checkpoint"), truth.total_s("save"))
+    assert near(sum(told.step_s()), truth.total_s("work") + truth.total_s("fetch"))
 
 
 def test_validate_alone_records_nothing(spool: Path, tmp_path: Path) -> None:
