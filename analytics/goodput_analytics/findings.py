@@ -16,7 +16,7 @@ NOTEWORTHY_RATIO = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What findings are drawn from: the report's own figures, and two relations that only findings use."""
+    """What findings are drawn from: the report's own figures, and the relations that only findings use."""
 
     allocated_gpu_s: float
     gpu_s: Mapping[str, float]
@@ -29,6 +29,7 @@ class Evidence:
     slowdown: Mapping[str, Any] | None
     long_spans: Sequence[Mapping[str, Any]]
     stillness: Mapping[str, Any] | None = None
+    resume_losses: Sequence[Mapping[str, Any]] = ()
 
     def phase(self, category: Category, phase: str) -> float:
         return self.phases_gpu_s.get(category, {}).get(phase, 0.0)
@@ -72,6 +73,7 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
         *_straggler(evidence),
         *_shares(evidence),
         *_common_slowdown(evidence),
+        *_resume_discontinuity(evidence),
         *_data(evidence),
     ]
     floor = NOTEWORTHY_RATIO * evidence.allocated_gpu_s
@@ -234,6 +236,29 @@ def _common_slowdown(e: Evidence) -> Iterator[Finding]:
         says=f"In {s['windows']:,} of {s['all_windows']:,} steps more than half of the ranks were late.",
         evidence=f"More than half took over 1.2 times the run's usual {span(s['typical_ns'] / NS_PER_S)} of own work.",
         next="Look for what the ranks share: power caps, cooling, storage, network, longer batches.",
+    )
+
+
+def _resume_discontinuity(e: Evidence) -> Iterator[Finding]:
+    if not e.resume_losses:
+        return
+    first = e.resume_losses[0]
+    if first["twice"]:
+        evidence = (
+            f"In attempt {first['attempt']}, {first['differing']:,} of {several(first['twice'], 'step')} computed twice "
+            f"came out otherwise: step {first['step']:,} had loss {first['was']:.6g}, then {first['came']:.6g}."
+        )
+    else:
+        evidence = (
+            f"In attempt {first['attempt']} the loss jumped at step {first['step']:,}, the first after the resume, "
+            f"from {first['was']:.6g} to {first['came']:.6g}."
+        )
+    yield Finding(
+        code="resume_discontinuity",
+        gpu_s=None,
+        says=f"After {several(len(e.resume_losses), 'resume')} the training did not go on as it was.",
+        evidence=evidence,
+        next="Check that the optimizer, the learning rate schedule, random states and the data position are restored.",
     )
 
 

@@ -39,6 +39,7 @@ RELATIONS = (
     "silent_ranks",
     "slowdowns",
     "long_spans",
+    "resume_losses",
 )
 
 
@@ -71,7 +72,11 @@ def report(
 
 def _report(con: duckdb.DuckDBPyConnection, run: str, now_ns: int | None, settings: Settings) -> tuple[Report, Ledger]:
     ledger = build(con, run, now_ns=now_ns, settings=settings)
-    values = {"run_id": ledger.run_id, "durable_step": ledger.durable_step}
+    values = {
+        "run_id": ledger.run_id,
+        "durable_step": ledger.durable_step,
+        "loss_tolerance_ratio": settings.loss_tolerance_ratio,
+    }
     for name in RELATIONS:
         run_sql(con, name, values)
     gpu_ns, phases_ns = _totals(con)
@@ -94,6 +99,7 @@ def _report(con: duckdb.DuckDBPyConnection, run: str, now_ns: int | None, settin
         slowdown=next(iter(rows(con, "SELECT * FROM gp_slowdowns")), None),
         stillness=_stillness(con),
         long_spans=rows(con, "SELECT * FROM gp_long_spans ORDER BY longest_ns DESC"),
+        resume_losses=rows(con, "SELECT * FROM gp_resume_losses"),
     )
     told = Report(
         run=run,
