@@ -245,8 +245,8 @@ def _resume_discontinuity(e: Evidence) -> Iterator[Finding]:
     first = e.resume_losses[0]
     if first["twice"]:
         evidence = (
-            f"In attempt {first['attempt']}, {first['differing']:,} of {several(first['twice'], 'step')} computed twice "
-            f"came out otherwise: step {first['step']:,} had loss {first['was']:.6g}, then {first['came']:.6g}."
+            f"In attempt {first['attempt']}, {first['differing']:,} of {several(first['twice'], 'step')} computed twice"
+            f" came out otherwise: step {first['step']:,} had loss {first['was']:.6g}, then {first['came']:.6g}."
         )
     else:
         evidence = (
