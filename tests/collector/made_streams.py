@@ -9,8 +9,8 @@ from typing import Any
 import landing_cases
 from made_events import T0_NS, S, by_hand
 
-from goodput_collector.database import open_database
 from goodput_collector.chunks import Chunk
+from goodput_collector.database import open_database
 from goodput_collector.store import Store
 
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from landing_cases import line, step
 
 import goodput_analytics
+from goodput_collector.chunks import Answer, Chunk
 from goodput_collector.database import open_database
 from goodput_collector.errors import ArchiveError, DatabaseError, StorageError
 from goodput_collector.landing import ingest_files
 from goodput_collector.lines import MAX_LINE_BYTES
 from goodput_collector.rebuild import rebuild
-from goodput_collector.chunks import Answer, Chunk
 from goodput_collector.store import Store, admit
 
 

@@ -34,7 +34,7 @@ class Launch:
                 env=_environment(home),
                 # A session of its own: Ctrl-C reaches us alone, and we decide how it ends.
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
 
     def poll(self) -> int | None:
@@ -158,7 +158,7 @@ def _environment(home: Path) -> dict[str, str]:
     }
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     try:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # 1 is PR_SET_PDEATHSIG
     except (OSError, AttributeError):

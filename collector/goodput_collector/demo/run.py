@@ -22,6 +22,7 @@ from goodput_collector.demo.figures import Fact, Line
 from goodput_collector.demo.injector import Injector, TrainingEndedError
 from goodput_collector.demo.launcher import RUN_NAME, Launch
 from goodput_collector.demo.ledger import collect, read_ledger, recover
+from goodput_collector.demo.live import LiveCollector
 from goodput_collector.demo.options import DemoOptions, DemoUsageError, Plan, make_plan
 from goodput_collector.demo.sabotage import TRUTH_DIR
 from goodput_collector.demo.stage_view import StageView, comparison_table, reasons
@@ -76,7 +77,10 @@ def _perform(home: Path, plan: Plan, console: Console, *, keep_all: bool) -> int
     for reason in reasons(lines):
         console.print(f"  {reason}", style="dim", markup=False, soft_wrap=True)
     if not keep_all:
-        shutil.rmtree(home / "checkpoints", ignore_errors=True)
+        for folder in ("checkpoints", "live.archive"):
+            shutil.rmtree(home / folder, ignore_errors=True)
+        for name in ("live.duckdb", "live.duckdb.wal"):
+            (home / name).unlink(missing_ok=True)
     return _verdict(console, lines, db, home)
 
 
@@ -87,7 +91,7 @@ def _train(home: Path, plan: Plan, console: Console) -> Record:
     deadline_s = time.monotonic() + plan.give_up_s
     launch = Launch(home, plan)
     try:
-        with StageView(console) as view:
+        with StageView(console) as view, LiveCollector(home) as live:
             watch = Watch(launch)
             injector = Injector(home, plan, watch, view.say)
             coroner = Coroner(home / "spool", RUN_NAME)
@@ -98,6 +102,8 @@ def _train(home: Path, plan: Plan, console: Console) -> Record:
                     injector.hear(line)
                 injector.act()
                 coroner.write(time.time_ns())
+                for sentence in live.news():
+                    view.say(sentence, actor="collector")
                 view.show(watch.attempt, injector.step if injector.training else None, injector.saved, plan.seconds)
                 if time.monotonic() > deadline_s:
                     raise DemoFailedError(
