@@ -313,14 +313,14 @@ def write(lines: list[str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=["load", "bulk", "readers"], default=["load", "bulk", "readers"])
+    parser.add_argument("parts", nargs="*", choices=["load", "bulk", "readers"])
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--agents", type=int, default=2048)
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     lines: list[str] = []
-    for part in dict.fromkeys(options.parts):
+    for part in dict.fromkeys(options.parts or ["load", "bulk", "readers"]):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             if part == "load":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
@@ -15,6 +16,10 @@ import duckdb
 from goodput_collector.errors import DatabaseError, DatabaseLockedError
 
 MEMORY = ":memory:"
+SCHEMA_VERSION = 1
+"""The version of the tables. It grows with every change that an older reader or writer would not understand."""
+MIGRATIONS: dict[int, str] = {}
+"""For every earlier version the file in `sql/` that makes the next one of it."""
 # What stands at byte 8 of every DuckDB file.
 _MAGIC, _MAGIC_AT_BYTES = b"DUCK", 8
 # How DuckDB names the process that holds a file.
@@ -42,11 +47,16 @@ def open_database(path: str | PathLike[str], read_only: bool = False) -> duckdb.
     except duckdb.Error as error:
         raise _told(name, error) from error
     try:
+        _refuse_later(con, name)
         if read_only:
             con.execute("SELECT 1 FROM streams LIMIT 0")
         else:
             con.execute(sql_text("schema"))
+            migrate(con)
         con.execute("SELECT before_end_ns FROM ev_step LIMIT 0")
+    except DatabaseError:
+        con.close()
+        raise
     except duckdb.CatalogException as error:
         con.close()
         raise DatabaseError(
@@ -61,6 +71,41 @@ def open_database(path: str | PathLike[str], read_only: bool = False) -> duckdb.
         con.close()
         raise _told(name, error) from error
     return con
+
+
+def schema_version(con: duckdb.DuckDBPyConnection) -> int | None:
+    """The version of the tables in the database; None where it is not written down, as in one that is still empty."""
+    if not one_row(con, "SELECT 1 FROM duckdb_tables() WHERE table_name = 'schema_versions' AND NOT temporary"):
+        return None
+    row = one_row(con, "SELECT max(version) FROM schema_versions")
+    return None if row is None else row[0]
+
+
+def migrate(con: duckdb.DuckDBPyConnection) -> None:
+    """Brings tables of an earlier version up to this one: each step in one transaction with its record."""
+    con.execute("CREATE TABLE IF NOT EXISTS schema_versions (version INTEGER NOT NULL, at_ns BIGINT NOT NULL)")
+    version = schema_version(con)
+    if version is None:
+        con.execute("INSERT INTO schema_versions VALUES (?, ?)", [SCHEMA_VERSION, time.time_ns()])
+        return
+    for step in range(version, SCHEMA_VERSION):
+        con.execute("BEGIN")
+        try:
+            con.execute(sql_text(MIGRATIONS[step]))
+            con.execute("INSERT INTO schema_versions VALUES (?, ?)", [step + 1, time.time_ns()])
+            con.execute("COMMIT")
+        except BaseException:
+            con.execute("ROLLBACK")
+            raise
+
+
+def _refuse_later(con: duckdb.DuckDBPyConnection, name: str) -> None:
+    version = schema_version(con)
+    if version is not None and version > SCHEMA_VERSION:
+        raise DatabaseError(
+            f"{name} was written by a later version of Goodput (its tables are version {version}, this one knows "
+            f"{SCHEMA_VERSION}); use that version, or rebuild from the archive into another file."
+        )
 
 
 def _check_place(path: Path, read_only: bool) -> None:

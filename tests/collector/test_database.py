@@ -11,6 +11,7 @@ import duckdb
 import pytest
 from landing_cases import line, step
 
+from goodput_collector import database
 from goodput_collector.database import open_database
 from goodput_collector.errors import DatabaseError, DatabaseLockedError, GoodputCollectorError, InputFileError
 from goodput_collector.landing import ingest_files
@@ -121,3 +122,48 @@ def test_an_ingest_that_fails_midway_leaves_nothing_of_its_batch(
     assert con.execute("SELECT (SELECT count(*) FROM ev_step), (SELECT count(*) FROM streams)").fetchall() == [(0, 0)]
     con.close()
     assert ingest_files(db, [file]).new == 1
+
+
+def versions(db: Path) -> list[int]:
+    con = duckdb.connect(str(db))
+    try:
+        return [row[0] for row in con.execute("SELECT version FROM schema_versions ORDER BY version").fetchall()]
+    finally:
+        con.close()
+
+
+def test_a_database_of_a_later_version_is_refused(tmp_path: Path, file: Path) -> None:
+    db = tmp_path / "g.duckdb"
+    ingest_files(db, [file])
+    assert versions(db) == [database.SCHEMA_VERSION]
+    con = duckdb.connect(str(db))
+    con.execute("INSERT INTO schema_versions VALUES (99, 0)")
+    con.close()
+    for read_only in (False, True):
+        with pytest.raises(DatabaseError, match=r"later version of Goodput .*99"):
+            open_database(db, read_only=read_only)
+
+
+def test_migrations_run_once_in_order_and_each_with_its_record(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = tmp_path / "g.duckdb"
+    ingest_files(db, [file])
+    first = database.SCHEMA_VERSION
+    steps = {
+        "one": "CREATE TABLE made (n INTEGER); INSERT INTO made VALUES (1)",
+        "two": "INSERT INTO made VALUES (2); SELECT error('no room')",
+    }
+    real = database.sql_text
+    monkeypatch.setattr(database, "sql_text", lambda name: steps[name] if name in steps else real(name))
+    monkeypatch.setattr(database, "MIGRATIONS", {first: "one", first + 1: "two"})
+    monkeypatch.setattr(database, "SCHEMA_VERSION", first + 2)
+    with pytest.raises(DatabaseError, match="no room"):
+        open_database(db)
+    assert versions(db) == [first, first + 1]
+    steps["two"] = "INSERT INTO made VALUES (2)"
+    for _ in range(2):
+        con = open_database(db)
+        assert con.execute("SELECT n FROM made ORDER BY n").fetchall() == [(1,), (2,)]
+        con.close()
+    assert versions(db) == [first, first + 1, first + 2]
