@@ -223,11 +223,12 @@ def _time_by_crowd(kept: Sequence[FleetSave]) -> _Crowding:
 
 def _alone(shares: _Crowding, contention: float) -> Floats:
     """How long each save would have taken alone."""
-    return np.bincount(shares.save, shares.seconds / (1.0 + contention * (shares.number - 1.0)), shares.saves)
+    work = shares.seconds / (1.0 + contention * (shares.number - 1.0))
+    return np.bincount(shares.save, work, shares.saves).astype(np.float64)
 
 
 def _run_means(values: Floats, owner: NDArray[np.intp]) -> Floats:
-    means: Floats = np.bincount(owner, values) / np.bincount(owner)
+    means: Floats = np.asarray(np.bincount(owner, values) / np.bincount(owner), dtype=np.float64)
     return means[owner]
 
 

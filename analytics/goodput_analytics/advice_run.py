@@ -36,7 +36,7 @@ class RunAdvice:
         run: its name.
         gpus, nodes, ranks: of its last attempt; nodes None where no rank said where it is.
         held_gpu_s: what it held so far.
-        running_s: from first steps to ends of attempts.
+        running_s: from first steps to ends of attempts, hangs at their ends left out.
         saves: how long saves block; None without any.
         interruptions: unplanned ends while it ran, and the time between them.
         node_mtbf_s: the time between them for one node.

@@ -106,7 +106,8 @@ class Noise:
 def fit_noise(late_s: Floats, step_s: Floats, at_ranks: Sequence[int] = ()) -> Noise | None:
     """Fit the noise of a run's own steps.
 
-    A rank that is always later than the others is no noise: each rank is held against its own median.
+    A rank that is always later than the others is no noise: each rank is held against its own median. Nor is what all
+    ranks have in common, such as a longer batch: of each step what the lower quartile of the ranks has is taken off.
 
     Args:
         late_s: by step and rank, how long the rank did its own work; NaN where it did not report.
@@ -121,7 +122,8 @@ def fit_noise(late_s: Floats, step_s: Floats, at_ranks: Sequence[int] = ()) -> N
     steps, ranks = late_s.shape
     if ranks < 2 or steps < LEAST_STEPS:
         return None
-    excess = late_s - np.median(late_s, axis=0)
+    apart = late_s - np.median(late_s, axis=0)
+    excess = apart - np.sort(apart, axis=1)[:, math.ceil(ranks / 4) - 1 : math.ceil(ranks / 4)]
     greatest = excess.max(axis=1)
     quiet_s = float(np.median(step_s - greatest))
     if quiet_s <= 0:
@@ -138,7 +140,7 @@ def fit_noise(late_s: Floats, step_s: Floats, at_ranks: Sequence[int] = ()) -> N
         quiet_s=quiet_s,
         slow_ratio=p,
         slow_factor=s,
-        observed_slowdown=float(np.mean(np.maximum(1.0 + greatest / quiet_s, 0.0))),
+        observed_slowdown=1.0 + float(np.mean(greatest)) / quiet_s,
         slowdown_by_ranks={n: expected_greatest(flat, n) for n in wanted},
         formula_by_ranks=None if s is None else {n: slowdown(n, p, s) for n in wanted},
         seen=int(flat.size),

@@ -16,6 +16,9 @@ DEFAULT_RISK_RATIO = 0.01
 DEFAULT_TIMEOUT_S = 600.0
 """What PyTorch waits by default for a collective of the NCCL backend."""
 
+FLOOR_S = 10.0
+"""Below it the ledger never speaks of a hang."""
+
 LEAST_SILENCES = 20
 """Of fewer silences of a kind no tail can be told."""
 UNKNOWN_TIMES = 3.0
@@ -31,7 +34,7 @@ class KindOfSilence:
     """The legal silences of one kind, and the timeout that they ask for.
 
     Attributes:
-        kind: `step`, `checkpoint`, `evaluation` or `other`: what most of the silence was.
+        kind: `checkpoint`, `evaluation` or `other` where a declared span was part of the silence, else `step`.
         count: how many were seen.
         median_s, longest_s: how long they were.
         timeout_s: the shortest timeout for this kind at its share of the risk.
@@ -82,6 +85,7 @@ def advise_timeout(
     *,
     risk_ratio: float = DEFAULT_RISK_RATIO,
     over_s: float = DAYS_30_S,
+    floor_s: float = FLOOR_S,
     recovered_stalls_s: Sequence[float] = (),
 ) -> TimeoutAdvice | None:
     """The shortest timeout whose risk of a false abort stays below `risk_ratio` in `over_s` of running.
@@ -92,6 +96,8 @@ def advise_timeout(
         silences_s: by kind, how long nothing was heard although all was well, in seconds.
         running_s: the time in which they were seen, which tells how often such silences come.
         risk_ratio: the expected number of false aborts in `over_s`.
+        floor_s: never advise less. Steps that were all equally long tell nothing of a small disturbance.
+        recovered_stalls_s: stalls that ended by themselves.
 
     Returns:
         None where no silence was seen.
@@ -123,7 +129,7 @@ def advise_timeout(
         )
     kinds.sort(key=lambda k: -k.timeout_s)
     return TimeoutAdvice(
-        timeout_s=kinds[0].timeout_s,
+        timeout_s=max(kinds[0].timeout_s, floor_s),
         risk_ratio=risk_ratio if all(k.risk_known for k in kinds) else None,
         over_s=over_s,
         kinds=tuple(kinds),
@@ -135,9 +141,9 @@ def quantile_beyond(ordered: Sequence[float] | Floats, chance: float) -> float:
     """The value that a further draw exceeds with the probability `chance`, also where that is rarer than was seen.
 
     The tail, the greatest tenth (at least twenty values or the upper half, at most a thousand), is taken for a
-    generalized Pareto distribution, fitted by probability-weighted moments (Hosking and Wallis, Technometrics 29, 1987). Its shape is held
-    between the exponential's 0, so that nothing is taken to be bounded because it was so far, and 0.9; its scale is
-    raised by what its own uncertainty may be. Never less than the greatest that was seen.
+    generalized Pareto distribution, fitted by probability-weighted moments (Hosking and Wallis, Technometrics 29,
+    1987). Its shape is held between the exponential's 0, so that nothing is taken to be bounded because it was so far,
+    and 0.9; its scale is raised by what its own uncertainty may be. Never less than the greatest that was seen.
 
     Args:
         ordered: the values seen, in order, two at least.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from goodput_collector.advice_commands import ADVICE
 from goodput_collector.contract import TIME_LIMIT_NS
 from goodput_collector.figures import NS_PER_S, counted, name
 from goodput_collector.service_commands import SERVICE
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 COMMANDS = typer.Typer(rich_markup_mode=None)
 COMMANDS.add_typer(SERVICE)
+COMMANDS.add_typer(ADVICE)
 
 DEFAULT_DB = Path("goodput.duckdb")
 SCHEMA = 1

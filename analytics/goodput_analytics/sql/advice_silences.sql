@@ -1,7 +1,7 @@
 -- Purpose: how long a rank could wait for the others in a collective although all was well.
 -- Inputs:  gp_window_parts, gp_window_covers
 -- Grain:   one row per window; one that stands for several steps gives the mean of them.
--- Columns: kind       what most of the wait was: step, checkpoint, evaluation or other
+-- Columns: kind       checkpoint, evaluation or other where a declared span lies in it (the longest), else step
 --          silence_ns the whole window, for a rank may enter at its beginning, without what was a hang
 --          hang_ns    the hang in it, which ended by itself
 -- Algorithm: a window holds what lies between two steps' ends: the step, and the spans before it.
@@ -12,14 +12,12 @@ WITH kinds AS (
     FROM gp_window_covers GROUP BY ALL
 ),
 covered AS (
-    SELECT attempt, idx, sum(covered_ns)::BIGINT AS covered_ns, arg_max(kind, (covered_ns, kind)) AS kind,
-        max(covered_ns) AS most_ns
+    SELECT attempt, idx, sum(covered_ns)::BIGINT AS covered_ns, arg_max(kind, (covered_ns, kind)) AS kind
     FROM kinds GROUP BY attempt, idx
 ),
 joined AS (
-    SELECT w.hang_ns, (w.net_ns - w.hang_ns) // w.c AS step_ns, coalesce(v.covered_ns, 0) AS covered_ns,
-        coalesce(v.most_ns, 0) AS most_ns, v.kind
+    SELECT w.hang_ns, (w.net_ns - w.hang_ns) // w.c AS step_ns, coalesce(v.covered_ns, 0) AS covered_ns, v.kind
     FROM gp_window_parts w LEFT JOIN covered v ON v.attempt = w.attempt AND v.idx = w.idx
 )
-SELECT CASE WHEN most_ns > step_ns THEN kind ELSE 'step' END AS kind, step_ns + covered_ns AS silence_ns, hang_ns
+SELECT coalesce(kind, 'step') AS kind, step_ns + covered_ns AS silence_ns, hang_ns
 FROM joined
