@@ -200,7 +200,7 @@ def _align(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:
         for name in ("merge_repeats", "merged_steps"):
             run_sql(con, name, values)
         con.execute("CREATE OR REPLACE TEMP VIEW gp_rank_steps AS SELECT * FROM gp_whole_steps")
-    for name in ("first_seqs", "shared_steps", "clocks", "clock_marks"):
+    for name in ("lived_steps", "first_seqs", "shared_steps", "clocks", "clock_marks"):
         run_sql(con, name, values)
 
 

@@ -1,5 +1,5 @@
 -- Purpose: how far each rank's clock is ahead of its peers', block by block.
--- Inputs:  gp_rank_steps, gp_step_blocks, gp_segments, gp_shared_steps
+-- Inputs:  gp_lived_steps, gp_step_blocks, gp_segments, gp_shared_steps
 -- Grain:   one row per (source_id, life_id, block); block = step // 1000.
 -- Columns: from_ns    the rank's first step's start in that block, own clock
 --          offset_ns  to be taken off the rank's times
@@ -8,22 +8,20 @@
 --            (The outer join keeps the rows of ranks on the probing side.)
 CREATE OR REPLACE TEMP TABLE gp_clocks AS
 WITH told AS (
-    SELECT g.source_id, r.step // 1000 AS block, quantile_disc(r.end_ns - s.mid_ns, [0.5, 0.5000000001]) AS middle
-    FROM gp_rank_steps r
-    JOIN gp_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
-    LEFT JOIN gp_shared_steps s ON s.life_id = g.life_id AND s.step = r.step
-    WHERE NOT g.alone
-    GROUP BY g.source_id, block
+    SELECT r.source_id, r.step // 1000 AS block, quantile_disc(r.end_ns - s.mid_ns, [0.5, 0.5000000001]) AS middle
+    FROM gp_lived_steps r
+    LEFT JOIN gp_shared_steps s ON s.life_id = r.life_id AND s.step = r.step
+    WHERE NOT r.alone
+    GROUP BY r.source_id, block
     HAVING count(s.mid_ns) > 0
 ),
 seen AS (
     SELECT g.source_id, g.life_id, b.block, b.first_start_ns AS from_ns
     FROM gp_step_blocks b JOIN gp_segments g ON g.source_id = b.source_id AND g.part = b.part AND g.whole
     UNION ALL
-    SELECT g.source_id, g.life_id, r.step // 1000 AS block, min(r.start_ns)
-    FROM gp_rank_steps r
-    JOIN gp_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq AND NOT g.whole
-    GROUP BY g.source_id, g.life_id, block
+    SELECT source_id, life_id, step // 1000 AS block, min(start_ns)
+    FROM gp_lived_steps WHERE NOT whole
+    GROUP BY source_id, life_id, block
 )
 SELECT s.source_id, s.life_id, s.block, s.from_ns, coalesce(middle_ns(e.middle), middle_ns(n.middle), 0) AS offset_ns
 FROM seen s

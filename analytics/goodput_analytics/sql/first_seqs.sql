@@ -1,5 +1,5 @@
 -- Purpose: gp_segments with the first step of each, whose gap before it is nobody's.
--- Inputs:  gp_segments, gp_step_blocks, gp_rank_steps
+-- Inputs:  gp_segments, gp_step_blocks, gp_lived_steps
 -- Grain:   as gp_segments.
 -- Columns: first_seq  the seq of the segment's first step, NULL if it has none; last_step  its last step's number
 CREATE OR REPLACE TEMP TABLE gp_segments AS
@@ -9,8 +9,6 @@ FROM gp_segments g LEFT JOIN (
     FROM gp_step_blocks b JOIN gp_segments g ON g.source_id = b.source_id AND g.part = b.part AND g.whole
     GROUP BY g.source_id, g.from_seq
     UNION ALL
-    SELECT g.source_id, g.from_seq, min(r.seq), arg_max(r.step, r.seq)
-    FROM gp_rank_steps r
-    JOIN gp_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq AND NOT g.whole
-    GROUP BY g.source_id, g.from_seq
+    SELECT source_id, from_seq, min(seq), arg_max(step, seq) FROM gp_lived_steps WHERE NOT whole
+    GROUP BY source_id, from_seq
 ) f ON f.source_id = g.source_id AND f.from_seq = g.from_seq

@@ -4,6 +4,7 @@
 -- Columns: from_seq, to_seq  inclusive; life  counted from 0 in the attempt
 --          life_id  one number for attempt and life, which stays when attempts are numbered anew
 --          whole    the process has no other life in the attempt
+--          many     the process has more segments than each of its rows should be held against
 --          alone    no other process belongs to the attempt
 CREATE OR REPLACE TEMP TABLE gp_segments AS
 WITH cuts AS (
@@ -23,5 +24,6 @@ lives AS (
 )
 SELECT *, dense_rank() OVER (ORDER BY attempt, life)::INTEGER AS life_id,
     count(*) OVER (PARTITION BY source_id, part) = 1 AS whole,
+    count(*) OVER (PARTITION BY source_id) > 16 AS many,
     attempt IN (SELECT attempt FROM gp_members GROUP BY attempt HAVING count(*) = 1) AS alone
 FROM lives
