@@ -43,6 +43,7 @@ SENDERS = 4
 T0_NS = 1_700_000_000_000_000_000
 DOC = Path(__file__).resolve().parent.parent / "docs" / "PERFORMANCE.md"
 HEADING = "## Collector"
+PARTS = ("load", "bulk", "readers")
 
 
 @dataclass
@@ -313,14 +314,16 @@ def write(lines: list[str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=["load", "bulk", "readers"])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all of them")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--agents", type=int, default=2048)
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"no such part: {', '.join(sorted(unknown))}")
     lines: list[str] = []
-    for part in dict.fromkeys(options.parts or ["load", "bulk", "readers"]):
+    for part in dict.fromkeys(options.parts or PARTS):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             if part == "load":

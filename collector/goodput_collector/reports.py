@@ -80,14 +80,12 @@ class Reports:
 
     def runs(self, limit: int) -> list[RunSummary]:
         """The runs, the one heard from last first, at most `limit`; launches beside the first count as runs."""
-        with self._lock:
-            return [told.summary for told in self._all(limit)]
+        return [told.summary for told in self._all(limit)]
 
     def candidates(self, limit: int) -> list[Candidate]:
         """The runs at work, the cheapest to preempt first; those whose price is not known come last."""
         now_ns = self._clock_ns()
-        with self._lock:
-            found = [told.candidate(now_ns) for told in self._all(limit)]
+        found = [told.candidate(now_ns) for told in self._all(limit)]
         return cheapest_first([one for one in found if one is not None])
 
     def let_go(self) -> None:
@@ -113,7 +111,8 @@ class Reports:
             name, launch = run, 1
             while True:
                 try:
-                    one = self._fresh(name)
+                    with self._lock:  # for one run at a time: who asks for a single one gets in between
+                        one = self._fresh(name)
                 except (AnalyticsError, duckdb.Error):
                     break  # One run that cannot be computed must not hide the others; asking for it alone says why.
                 told.append(one)
