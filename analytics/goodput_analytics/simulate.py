@@ -221,11 +221,11 @@ class _Runs:
         room = limit - restarting  # until the failure; nothing where the restart was cut short
         stretch = self._stretch(live, speed)
         finished = (stretch.finish <= room) & (restart <= limit)
-        joins, join_at = self._joining(stretch, repair - restarting)
-        joined = joins & (join_at <= room) & (join_at < stretch.finish) & (restart <= limit)
+        most, join_at = self._joining(stretch, repair - restarting)
+        joined = (join_at <= room) & (join_at < stretch.finish) & (restart <= limit)
         length = np.where(joined, join_at, np.where(finished, stretch.finish, room))
         finished &= ~joined
-        self._work(live, stretch, length, speed, finished, joined)
+        self._work(live, stretch, length, speed, most, finished, joined)
         elapsed = restarting + length
         self.now[live] += elapsed
         self.finished[live] = finished
@@ -243,22 +243,25 @@ class _Runs:
         return _Stretch(work=work, last=last, first=first, cycle=cycle, chunks=chunks, finish=finish)
 
     def _work(
-        self, live: Indexes, stretch: _Stretch, length: Floats, speed: Floats, finished: Flags, joined: Flags
+        self,
+        live: Indexes,
+        stretch: _Stretch,
+        length: Floats,
+        speed: Floats,
+        most: Floats,
+        finished: Flags,
+        joined: Flags,
     ) -> None:
         """Enter what a stretch of work came to, and take off what is safe."""
-        safe = stretch.durable(length, self.job.write_s)
-        # At the save that takes nodes back nothing is begun after it: the loop waits until that save is durable.
-        safe = np.where(joined, np.maximum(self._saved_at(stretch, length), 1.0), safe)
+        safe = np.where(joined, most, stretch.durable(length, self.job.write_s))
         useful = np.where(finished, (stretch.chunks - 1.0) * stretch.work + stretch.last, safe * stretch.work)
-        working = np.where(finished | joined, useful, np.maximum(stretch.working(length), useful))
+        # After the save at which nodes come back nothing is begun: the loop waits until that save is durable.
+        working = np.minimum(stretch.working(length), most * stretch.work)
+        working = np.where(finished | joined, useful, np.maximum(working, useful))
         self._enter("goodput", live, useful, speed)
         self._enter("rework", live, working - useful, speed)
         self._enter("checkpoint", live, length - working, speed)
         self.chunks[live] -= np.where(finished, stretch.chunks, safe)
-
-    def _saved_at(self, stretch: _Stretch, length: Floats) -> Floats:
-        count = np.rint((length - stretch.first - self.job.write_s) / stretch.cycle) + 1.0
-        return np.clip(count, 0.0, stretch.chunks - 1.0)
 
     def _enter(self, name: str, live: Indexes, time: Floats, speed: Floats) -> None:
         self.spent[name][live] += time * speed
@@ -295,7 +298,10 @@ class _Runs:
         return speed, np.where(gone, away, np.inf).min(axis=1)
 
     def _wait_for_nodes(self, live: Indexes) -> None:
-        """Where too few nodes are there, wait until enough are back. Nothing runs, so nothing fails."""
+        """Where too few nodes are there, wait until enough are back. Nothing runs, so nothing fails.
+
+        The nodes that are away at its beginning count as away for all of it.
+        """
         elastic = self.job.elastic
         if not elastic:
             return
@@ -309,13 +315,15 @@ class _Runs:
         self.now[short] = enough[wait > 0]
         self.due[short] = self.source.begin(self.now[short])
 
-    def _joining(self, stretch: _Stretch, repair: Floats) -> tuple[Flags, Floats]:
-        """Whether a node is to come back in this stretch, and the save after its repair."""
+    def _joining(self, stretch: _Stretch, repair: Floats) -> tuple[Floats, Floats]:
+        """After how many chunks a node is to come back, and when the save of the last is durable; infinite if never."""
+        never = np.full(repair.size, np.inf)
         joins = np.isfinite(repair)
         if not joins.any():
-            return joins, np.full(repair.size, np.inf)
+            return never, never
         write = self.job.write_s
-        number = np.maximum(np.ceil((np.where(joins, repair, 0.0) - stretch.first - write) / stretch.cycle), 0.0)
-        at = stretch.first + write + number * stretch.cycle
-        # The end of the job comes before a save that it has not got.
-        return joins, np.where(joins & (number < stretch.chunks - 1.0), at, np.inf)
+        number = np.ceil((np.where(joins, repair, 0.0) - stretch.first - write) / stretch.cycle) + 1.0
+        number = np.maximum(number, 1.0)
+        joins &= number < stretch.chunks  # else the job ends before
+        at = stretch.first + write + (number - 1.0) * stretch.cycle
+        return np.where(joins, number, never), np.where(joins, at, never)
