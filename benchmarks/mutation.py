@@ -1,11 +1,12 @@
 """Would the tests notice a wrong rule? Changes the analytics' SQL in one place at a time, and says which changes pass.
 
-The battery is what tests/scenarios and tests/analytics hold the report against: figures worked out by hand, and the
-plain reference on fixed lives. A change counts as noticed when a figure differs or the report fails.
+The battery is what tests/scenarios and tests/analytics hold the report against: figures worked out by hand, the plain
+reference on fixed lives, and the unit tests as they stand. A change counts as noticed when a figure differs, the report
+fails, or a test does.
 
 To be quick, a change is first tried on its own relation only: where that comes out the same, so does the report.
 
-usage: mutation.py [--files NAME ...] [--most N] [--jobs N] [--choose N]
+usage: mutation.py [--files NAME ...] [--most N] [--jobs N] [--choose N] [--keys FILE] [--cases TEXT]
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -37,12 +38,15 @@ from catalogue import SCENARIOS  # noqa: E402
 from comparing import product_report  # noqa: E402
 from equivalents import EQUIVALENT  # noqa: E402
 from judging import faults  # noqa: E402
-from loading import loaded  # noqa: E402
 from mutants import Mutant, mutants  # noqa: E402
 from scenario import Scenario  # noqa: E402
+from tested import Databases, UnitTest, unit_tests  # noqa: E402
 
 from goodput_analytics import relations  # noqa: E402
 
+UNIT_TESTS = ROOT / "tests" / "analytics"
+# Its lives are the battery's own.
+NOT_AGAIN = "test_against_reference.py"
 SQL = ROOT / "analytics" / "goodput_analytics" / "sql"
 CREATES = re.compile(r"CREATE OR REPLACE TEMP (?:TABLE|VIEW) (\w+)")
 SINGLE_FROM = "spans"
@@ -50,6 +54,47 @@ SINGLE_FROM = "spans"
 FORGETS = "forget"
 # A changed join can run away; so long a report would fail its test.
 PATIENCE_S = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trying:
+    """Something that fails where a report on one of the databases lent to it is wrong."""
+
+    name: str
+    fails: Callable[[Databases], bool]
+
+
+@dataclass(kw_only=True)
+class Standing:
+    """What stands in one database as it was built without a change, so that it need not be built again.
+
+    Only from SINGLE_FROM on every relation is written once; `good` counts how many of those are as they should be,
+    the first ones. It is -1 where something before them is not, and where a database is reported on more than once.
+    """
+
+    order: list[str] = field(default_factory=list)
+    good: int = -1
+
+    @property
+    def late(self) -> list[str]:
+        return self.order[self.order.index(SINGLE_FROM) :] if self.order.count(SINGLE_FROM) == 1 else []
+
+    def has(self, name: str, changed: str) -> bool:
+        late = self.late
+        if changed not in late:
+            self.good = -1
+        if self.good < 0:
+            return False
+        if name not in late:
+            return name in self.order
+        return late.index(name) < min(self.good, late.index(changed))
+
+    def built(self, name: str, *, right: bool) -> None:
+        late = self.late
+        if name in late and late.index(name) == max(self.good, 0):
+            self.good = late.index(name) + right
+        elif name in late and not right:
+            self.good = min(self.good, late.index(name))
 
 
 @dataclass(kw_only=True)
@@ -60,22 +105,15 @@ class Trial:
     differing: list[Mutant] = field(default_factory=list)
     crashed: list[Mutant] = field(default_factory=list)
     changed: Mutant | None = None
-    order: list[str] = field(default_factory=list)
-    reached: bool = False
+    standing: dict[int, Standing] = field(default_factory=dict)
 
-    def change(self, mutant: Mutant | None) -> None:
-        self.changed, self.reached = mutant, False
+    def seen(self) -> set[str]:
+        return {name for one in self.standing.values() for name in one.order}
 
-    def stands(self, name: str) -> bool:
-        """Whether a relation still stands as it was built without the change: it comes before what is changed.
-
-        Only from SINGLE_FROM on every relation is written once, so that none has been replaced since.
-        """
-        if self.changed is None or SINGLE_FROM not in self.order:
-            return False
-        self.reached = self.reached or name == self.changed.name
-        late = self.order[self.order.index(SINGLE_FROM) :]
-        return not self.reached and self.changed.name in late
+    def begin(self) -> None:
+        """All that was built so far was built without a change."""
+        for one in self.standing.values():
+            one.good = len(one.late) or -1
 
     def text(self, name: str) -> str:
         if self.changed is not None and self.changed.name == name:
@@ -85,11 +123,16 @@ class Trial:
     def run_sql(self, con: duckdb.DuckDBPyConnection, name: str, values: Mapping[str, Any] | None = None) -> None:
         """In place of the analytics' own: builds a relation, and while nothing is changed tries its changes on it."""
         bound = {key: value for key, value in (values or {}).items() if key in _parameters(name)}
-        if self.stands(name) or name == FORGETS:
+        standing = self.standing.setdefault(id(con), Standing())
+        if name == FORGETS:
             return
-        if self.changed is None:
-            self.order.append(name)
-        if self.changed is not None or not self.alive.get(name):
+        if self.changed is not None:
+            if not standing.has(name, self.changed.name):
+                standing.built(name, right=name != self.changed.name)
+                con.execute(self.text(name), bound or None)
+            return
+        standing.order.append(name)
+        if not self.alive.get(name):
             con.execute(self.text(name), bound or None)
             return
         tried: list[tuple[Mutant, Any]] = []
@@ -108,7 +151,7 @@ class Trial:
         """What the relation comes out as, and then as if it had not been built; None where that cannot be told."""
         con.execute("BEGIN")
         try:
-            with in_time(con):
+            with in_time(con.interrupt):
                 con.execute(text, bound or None)
                 made = CREATES.findall(text)
                 if not made:
@@ -136,17 +179,10 @@ def hand_in(trial: Trial) -> None:
             module.run_sql = trial.run_sql  # type: ignore[attr-defined]
 
 
-def noticed(case: Case, con: duckdb.DuckDBPyConnection) -> bool:
-    try:
-        return bool(case.faults(con))
-    except Exception:  # a report that fails is noticed, whatever the failure
-        return True
-
-
 @contextmanager
-def in_time(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+def in_time(interrupt: Callable[[], None]) -> Iterator[None]:
     """Interrupt a statement that runs away."""
-    timer = threading.Timer(PATIENCE_S, con.interrupt)
+    timer = threading.Timer(PATIENCE_S, interrupt)
     timer.start()
     try:
         yield
@@ -154,7 +190,9 @@ def in_time(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
         timer.cancel()
 
 
-def try_all(pool: Sequence[Mutant], cases: Iterator[Case]) -> tuple[list[Mutant], dict[str, int], set[str], list[str]]:
+def try_all(
+    pool: Sequence[Mutant], cases: Iterator[Trying]
+) -> tuple[list[Mutant], dict[str, int], set[str], list[str]]:
     """Try the changes on one case after the other.
 
     Returns:
@@ -170,23 +208,25 @@ def try_all(pool: Sequence[Mutant], cases: Iterator[Case]) -> tuple[list[Mutant]
     for case in cases:
         trial = Trial(alive=alive)
         hand_in(trial)
-        with loaded(case.events) as con:
-            con.execute("SET enable_progress_bar = false")
-            if noticed(case, con):
+        with Databases() as databases:
+            if case.fails(databases):
                 broken.append(case.name)
                 continue
-            if len(seen) == 0 and SINGLE_FROM in trial.order:
+            trial.begin()
+            if not seen:
                 # Building on what stands must be the same as building all of it.
-                trial.change(Mutant(name=SINGLE_FROM, line=0, was="", now="", text=_original(SINGLE_FROM)))
-                assert not noticed(case, con), f"{SINGLE_FROM} is not the first of those that are written once"
-            seen |= set(trial.order)
+                trial.changed = Mutant(name=SINGLE_FROM, line=0, was="", now="", text=_original(SINGLE_FROM))
+                assert not case.fails(databases), f"{SINGLE_FROM} is not the first of those that are written once"
+            seen |= trial.seen()
             gone = set(trial.crashed)
-            for mutant in trial.differing:
-                trial.change(mutant)
-                with in_time(con):
-                    if noticed(case, con):
+            for mutant in reversed(trial.differing):
+                trial.changed = mutant
+                with in_time(databases.interrupt):
+                    if case.fails(databases):
                         gone.add(mutant)
-            trial.change(None)
+            trial.changed = None
+        if not gone:
+            continue
         first[case.name] += len(gone)
         alive = {name: [m for m in left if m not in gone] for name, left in alive.items()}
         print(f"{case.name}: {len(gone)} noticed, {sum(map(len, alive.values()))} left", file=sys.stderr, flush=True)
@@ -195,36 +235,50 @@ def try_all(pool: Sequence[Mutant], cases: Iterator[Case]) -> tuple[list[Mutant]
     return [m for left in alive.values() for m in left], dict(first), seen, broken
 
 
-def share(pool: list[Mutant], choose: int) -> tuple[list[Mutant], dict[str, int], set[str], list[str]]:
+def share(pool: list[Mutant], choose: int, only: str) -> tuple[list[Mutant], dict[str, int], set[str], list[str]]:
     """One process's part."""
-    return try_all(pool, all_cases(choose))
+    return try_all(pool, (case for case in all_cases(choose) if only in case.name))
 
 
-def all_cases(choose: int) -> Iterator[Case]:
+def all_cases(choose: int) -> Iterator[Trying]:
     """The battery, those in which most happens first; to choose another, the scenarios and then many made-up lives."""
     if choose:
         yield from map(scenario_case, SCENARIOS)
         for seed in range(choose):
-            yield wild_case(seed, None)
-            if seed % 2 == 0:
-                yield long_case(seed // 2)
-            if seed % 3 == 0:
-                yield wild_case(seed, Random(seed).choice((0, 3, 20, 700)))
+            yield from map(life, (wild_case(seed, None), long_case(seed)))
+            yield life(wild_case(seed, Random(seed).choice((0, 3, 20, 700))))
         return
     for seed in WILD_SEEDS:
-        yield wild_case(seed, None)
+        yield life(wild_case(seed, None))
     for seed in LONG_SEEDS:
-        yield long_case(seed)
+        yield life(long_case(seed))
     for seed, later_s in LOOK_SEEDS:
-        yield wild_case(seed, later_s)
+        yield life(wild_case(seed, later_s))
     yield from map(scenario_case, SCENARIOS)
+    for test in unit_tests(path for path in sorted(UNIT_TESTS.glob("test_*.py")) if path.name != NOT_AGAIN):
+        yield unit_case(test)
 
 
-def scenario_case(scenario: Scenario) -> Case:
+def unit_case(test: UnitTest) -> Trying:
+    return Trying(name=test.name, fails=lambda databases: not test.passes(databases.lend))
+
+
+def life(case: Case) -> Trying:
+    def fails(databases: Databases) -> bool:
+        with databases.lend(case.events) as con:
+            try:
+                return bool(case.faults(con))
+            except Exception:  # a report that fails is noticed, whatever the failure
+                return True
+
+    return Trying(name=case.name, fails=fails)
+
+
+def scenario_case(scenario: Scenario) -> Trying:
     def wrong(con: duckdb.DuckDBPyConnection) -> list[str]:
         return faults(product_report(con, scenario.run), scenario.right)
 
-    return Case(name=scenario.name, events=scenario.events(), faults=wrong)
+    return life(Case(name=scenario.name, events=scenario.events(), faults=wrong))
 
 
 def main() -> int:
@@ -232,25 +286,32 @@ def main() -> int:
     parser.add_argument("--files", nargs="*", help="only these .sql files, by name")
     parser.add_argument("--most", type=int, default=0, help="at most this many changes of each file, spread over it")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--keys", type=Path, help="only the changes whose keys stand in this file, one a line")
+    parser.add_argument("--cases", default="", help="only the cases in whose names this stands")
     parser.add_argument("--choose", type=int, default=0, help="instead of the battery's, try this many made-up lives")
     options = parser.parse_args()
     began = time.monotonic()
+    keys = set(options.keys.read_text(encoding="utf-8").splitlines()) if options.keys else None
     pool: list[Mutant] = []
+    aside = 0
     for name, text in _TEXTS.items():
         if options.files and name not in options.files:
             continue
-        own = [m for m in mutants(name, text) if m.key not in EQUIVALENT]
+        every = [m for m in mutants(name, text) if keys is None or m.key in keys]
+        own = [m for m in every if m.key not in EQUIVALENT]
+        aside += len(every) - len(own)
         step = max(1, -(-len(own) // options.most)) if options.most else 1
         pool += own[::step]
     parts = [pool[i :: options.jobs] for i in range(options.jobs)]
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as workers:
-        results = list(workers.map(share, parts, [options.choose] * options.jobs))
+        results = list(workers.map(share, parts, [options.choose] * options.jobs, [options.cases] * options.jobs))
     survivors = [m for left, *_ in results for m in left]
     first: Counter[str] = Counter()
     for _, by_case, _, _ in results:
         first.update(by_case)
     broken = sorted({name for *_, names in results for name in names})
     seen = {name for _, _, names, _ in results for name in names}
+    print(f"{aside} changes set aside: no report can differ by them")
     return tell(pool, survivors, first, seen, broken, time.monotonic() - began)
 
 
