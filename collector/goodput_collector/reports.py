@@ -12,6 +12,7 @@ import duckdb
 import pyarrow as pa
 
 from goodput_analytics import AnalyticsError, Report, RunSummary, Settings, UnknownRun
+from goodput_collector.errors import BusyError
 from goodput_collector.relations import Window, named, select
 from goodput_collector.store import Store
 from goodput_collector.told import Candidate, Told, cheapest_first, tell
@@ -56,6 +57,7 @@ class Reports:
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._cursors: OrderedDict[str, duckdb.DuckDBPyConnection] = OrderedDict()
         self._working: duckdb.DuckDBPyConnection | None = None
+        self._stopped = False
         store.before_reopen = self.let_go
 
     def report(self, run: str) -> Report:
@@ -87,6 +89,14 @@ class Reports:
         now_ns = self._clock_ns()
         found = [told.candidate(now_ns) for told in self._all(limit)]
         return cheapest_first([one for one in found if one is not None])
+
+    def stop(self) -> None:
+        """Ends what is being computed and computes nothing more; returns at once. What falls between two queries is
+        missed, so it is called until nobody waits any more."""
+        self._stopped = True
+        working = self._working
+        if working is not None:
+            working.interrupt()
 
     def let_go(self) -> None:
         """Ends what is being computed, and closes all connections; the next question opens new ones."""
@@ -137,6 +147,8 @@ class Reports:
                 if run in self._cursors:
                     self._cursors.move_to_end(run)
                 return kept.told
+        if self._stopped:
+            raise BusyError("The collector is stopping.", retry_after_s=1.0)
         begun = time.monotonic()
         last_ns = self._store.lander.told_ns.get(run_id)
         now_ns = self._clock_ns()

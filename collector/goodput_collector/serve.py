@@ -33,6 +33,7 @@ _REQUESTS_END_S = 1
 """Seconds that open requests get when the collector is told to stop."""
 _WRITER_ENDS_S = 2.5
 _STATUS_S = 10.0
+_INTERRUPT_EVERY_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +104,7 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
         gc.freeze()
         gc.set_threshold(100_000, 50, 100)
         try:
-            asyncio.run(_run(app, committer, listener, watch, options, say))
+            asyncio.run(_run(app, committer, reports, listener, watch, options, say))
         finally:
             if watch is not None:
                 watch.stop(1.0)
@@ -116,6 +117,7 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
 async def _run(
     app: CollectorApp,
     committer: Committer,
+    reports: Reports,
     listener: socket.socket,
     watch: Watch | None,
     options: ServeOptions,
@@ -134,10 +136,12 @@ async def _run(
     )
     server = _Server(config)
     manager = ServiceManager()
+    stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
         manager.stopping()
+        stopping.set()
         server.should_exit = True
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -156,7 +160,13 @@ async def _run(
             if committer.alive:
                 manager.alive()
             manager.status(committer.trouble or "taking events")
-            await asyncio.wait([serving], timeout=every_s)
+            # A report that takes long must not hold the end up.
+            waiting = asyncio.create_task(stopping.wait())
+            await asyncio.wait([serving, waiting], timeout=every_s, return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+            while stopping.is_set() and not serving.done():
+                reports.stop()
+                await asyncio.wait([serving], timeout=_INTERRUPT_EVERY_S)
     finally:
         await serving
 
