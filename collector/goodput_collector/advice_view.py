@@ -178,11 +178,9 @@ def _what_if_words(what_if: WhatIf, price: float | None, over: str) -> str:
 def _worth(gpu_s: float | None, price: float | None, over: str, word: str = "") -> str:
     if gpu_s is None:
         return ""
-    money = cost(gpu_s, price)
-    told = "" if money is None else f", {money:,.2f} in money"
-    return (
-        f"; {GpuTime.for_total(gpu_s).amount(gpu_s)}{' ' + word if word else ''}{told}{' in ' + over if over else ''}"
-    )
+    lost = f" {word}" if word else ""
+    when = f" in {over}" if over else ""
+    return f"; {GpuTime.for_total(gpu_s).amount(gpu_s)}{lost}{when}{_money(gpu_s, price)}"
 
 
 def run_words(told: RunAdvice, price: float | None) -> str:
@@ -329,7 +327,7 @@ def fleet_words(told: FleetAdvice, price: float | None) -> str:
 
 def _money(gpu_s: float | None, price: float | None) -> str:
     money = cost(gpu_s, price)
-    return "" if money is None else f", {money:,.2f} in money"
+    return "" if money is None else f", worth {money:,.2f}"
 
 
 def outcome_words(outcomes: Sequence[Outcome]) -> str:

@@ -216,7 +216,9 @@ def test_noise_is_no_trend_and_a_trend_is_found_in_noise() -> None:
     rng = np.random.default_rng(3)
     steady = [save_times(rng.exponential(10, 60).tolist(), [None] * 60) for _ in range(100)]
     assert sum(s.trending for s in steady if s) <= 2
-    growing = [save_times((rng.exponential(10, 60) * np.linspace(1, 4, 60)).tolist(), [None] * 60) for _ in range(100)]
+    growing = [
+        save_times((rng.lognormal(2, 0.5, 60) * np.linspace(1, 4, 60)).tolist(), [None] * 60) for _ in range(100)
+    ]
     assert sum(s.trending for s in growing if s) >= 80
     few = save_times([1.0, 2.0, 3.0], [None, 4.0, 6.0])
     assert few is not None
