@@ -201,14 +201,13 @@ def _timeout(con: duckdb.DuckDBPyConnection, running_s: float, risk_ratio: float
 def _noise(con: duckdb.DuckDBPyConnection, at_ranks: Sequence[int]) -> Noise | None:
     """The noise of a run whose ranks tell their own work."""
     run_sql(con, "advice_noise", {"most_rows": MOST_NOISE_ROWS})
-    query = "SELECT dense_rank() OVER (ORDER BY place) - 1, dense_rank() OVER (ORDER BY rank) - 1, late_ns, window_ns"
-    told = con.execute(f"{query} FROM gp_advice_noise").fetchall()
-    if not told:
+    query = "SELECT dense_rank() OVER (ORDER BY place) - 1 AS step, dense_rank() OVER (ORDER BY rank) - 1 AS rank, "
+    told = con.execute(query + "late_ns, window_ns FROM gp_advice_noise").fetchnumpy()
+    step, rank = told["step"], told["rank"]
+    if not step.size:
         return None
-    table = np.array(told, dtype=np.float64)
-    step, rank = table[:, 0].astype(np.intp), table[:, 1].astype(np.intp)
     late_s = np.full((int(step.max()) + 1, int(rank.max()) + 1), np.nan)
-    late_s[step, rank] = table[:, 2] / NS_PER_S
+    late_s[step, rank] = told["late_ns"] / NS_PER_S
     step_s = np.zeros(late_s.shape[0])
-    step_s[step] = table[:, 3] / NS_PER_S
+    step_s[step] = told["window_ns"] / NS_PER_S
     return fit_noise(late_s, step_s, at_ranks)

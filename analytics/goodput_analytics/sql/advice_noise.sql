@@ -3,7 +3,7 @@
 -- Grain:   one row per rank and step of the sample.
 -- Columns: place     the step's place in the attempt; rank; late_ns  its gap and its own work
 --          window_ns the step at job level: without declared spans and hangs
--- Algorithm: every so many steps, so that there are about $most_rows rows; steps whose event stands for several are left
+-- Algorithm: every so many steps, so that there are about $most_rows rows, or 60 steps if that is more; steps whose event stands for several are left
 --            out, and so are an attempt's first step and steps with a declared span.
 CREATE OR REPLACE TEMP TABLE gp_advice_noise AS
 WITH told AS (
@@ -16,7 +16,7 @@ sizes AS (
     SELECT attempt, sum(ranks) AS rows, count(*) AS steps FROM told GROUP BY attempt
 ),
 chosen AS (
-    SELECT attempt, greatest(ceil(rows / $most_rows), 1)::BIGINT AS every FROM sizes
+    SELECT attempt, greatest(least(ceil(rows / $most_rows)::BIGINT, steps // 60), 1) AS every FROM sizes
     WHERE steps >= 30 ORDER BY attempt DESC LIMIT 1
 ),
 sample AS (
