@@ -18,7 +18,7 @@ CREATE OR REPLACE TEMP TABLE gp_window_parts AS
 WITH covered AS (
     SELECT attempt, idx, sum(end_ns - start_ns)::BIGINT AS covered_ns FROM gp_window_covers GROUP BY attempt, idx
 ),
-net AS (
+net AS NOT MATERIALIZED (
     SELECT w.*, w.end_ns - w.begin_ns - coalesce(v.covered_ns, 0) AS net_ns, v.covered_ns IS NOT NULL AS covered
     FROM gp_window_times w LEFT JOIN covered v ON v.attempt = w.attempt AND v.idx = w.idx
 ),
@@ -49,7 +49,7 @@ late AS (
 gaps AS (
     SELECT *, least(coalesce(told_gap_ns, 0), net_ns - warmup_ns - data_ns) AS gap_ns FROM late
 ),
-rests AS (
+rests AS NOT MATERIALIZED (
     SELECT *, net_ns - warmup_ns - data_ns - gap_ns AS rest_ns FROM gaps
 ),
 suspect_attempts AS (
