@@ -5,14 +5,14 @@
 --          category, phase; charged_attempt, charged_life  whose end a thrown-away step is charged to
 --          latest_rank     who a straggler's loss is charged to
 CREATE OR REPLACE TEMP VIEW gp_window_entries AS
-WITH named AS (
+WITH named AS NOT MATERIALIZED (
     SELECT p.attempt, p.idx, p.step, p.begin_ns, p.covered, p.kept AND p.applied AS good, p.applied, p.from_ns, p.share_ns,
         p.data_ns, p.gap_ns, p.straggler_ns, p.over_ns, p.productive_ns, p.charged_attempt, p.charged_life, p.latest_rank,
         n.rank IS NOT NULL AS is_named
     FROM gp_portions p LEFT JOIN gp_named_ranks n ON n.attempt = p.attempt AND n.rank = p.latest_rank
 ),
-thrown AS (SELECT * FROM named WHERE NOT good),
-good AS (SELECT * FROM named WHERE good),
+thrown AS NOT MATERIALIZED (SELECT * FROM named WHERE NOT good),
+good AS NOT MATERIALIZED (SELECT * FROM named WHERE good),
 entries AS (
     SELECT attempt, idx, step, begin_ns, covered, 'data_wait' AS category, NULL::VARCHAR AS phase,
         from_ns, from_ns + data_ns AS to_ns,
