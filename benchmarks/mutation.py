@@ -32,8 +32,8 @@ for folder in ("benchmarks", "tests", "tests/analytics", "tests/scenarios"):
 import re  # noqa: E402
 
 import duckdb  # noqa: E402
-from battery import LONG_SEEDS, LOOK_SEEDS, WILD_SEEDS  # noqa: E402
-from cases import Case, long_case, wild_case  # noqa: E402
+from battery import LONG_SEEDS, LOOK_SEEDS, STRICT_SEEDS, WILD_SEEDS  # noqa: E402
+from cases import Case, long_case, strict_case, wild_case  # noqa: E402
 from catalogue import SCENARIOS  # noqa: E402
 from comparing import product_report  # noqa: E402
 from equivalents import EQUIVALENT  # noqa: E402
@@ -245,8 +245,9 @@ def all_cases(choose: int) -> Iterator[Trying]:
     if choose:
         yield from map(scenario_case, SCENARIOS)
         for seed in range(choose):
-            yield from map(life, (wild_case(seed, None), long_case(seed)))
-            yield life(wild_case(seed, Random(seed).choice((0, 3, 20, 700))))
+            later_s = Random(seed).choice((0, 3, 20, 700))
+            made = (wild_case(seed, None), wild_case(seed, later_s), strict_case(seed), long_case(seed))
+            yield from map(life, made)
         return
     for seed in WILD_SEEDS:
         yield life(wild_case(seed, None))
@@ -254,6 +255,8 @@ def all_cases(choose: int) -> Iterator[Trying]:
         yield life(long_case(seed))
     for seed, later_s in LOOK_SEEDS:
         yield life(wild_case(seed, later_s))
+    for seed in STRICT_SEEDS:
+        yield life(strict_case(seed))
     yield from map(scenario_case, SCENARIOS)
     for test in unit_tests(path for path in sorted(UNIT_TESTS.glob("test_*.py")) if path.name != NOT_AGAIN):
         yield unit_case(test)

@@ -43,5 +43,7 @@ LOOK_SEEDS = tuple((seed, (0, 3, 20, 700)[seed % 4]) for seed in (*range(1000, 1
 # Seeds of lives with what the rules leave open (`make_wild(..., disputed=True)`): ranks that count differently, grants
 # smaller than what runs on them. There the ledger must balance, and nothing more is asked.
 OPEN_SEEDS = tuple(range(20))
+# Seeds of `cases.strict_case`.
+STRICT_SEEDS = tuple(range(10))
 # Seeds of `long_lives.long_life`.
 LONG_SEEDS = tuple(range(16))

@@ -7,9 +7,9 @@ from random import Random
 from typing import Any
 
 import pytest
-from battery import LOOK_SEEDS, OPEN_SEEDS, WILD_SEEDS
+from battery import LONG_SEEDS, LOOK_SEEDS, OPEN_SEEDS, STRICT_SEEDS, WILD_SEEDS
 from budget import examples
-from cases import wild_case
+from cases import long_case, strict_case, wild_case
 from comparing import differences, product_report
 from hypothesis import given
 from loading import loaded
@@ -38,6 +38,20 @@ def test_a_wild_life_is_reported_as_the_reference_does(seed: int) -> None:
 @pytest.mark.parametrize(("seed", "later_s"), LOOK_SEEDS)
 def test_a_look_at_a_living_run_sees_what_the_reference_does(seed: int, later_s: int) -> None:
     case = wild_case(seed, later_s)
+    with loaded(case.events) as con:
+        assert case.faults(con) == []
+
+
+@pytest.mark.parametrize("seed", STRICT_SEEDS)
+def test_a_wild_life_by_strict_thresholds_is_reported_as_the_reference_does(seed: int) -> None:
+    case = strict_case(seed)
+    with loaded(case.events) as con:
+        assert case.faults(con) == []
+
+
+@pytest.mark.parametrize("seed", LONG_SEEDS)
+def test_a_long_life_is_reported_as_the_reference_does(seed: int) -> None:
+    case = long_case(seed)
     with loaded(case.events) as con:
         assert case.faults(con) == []
 
