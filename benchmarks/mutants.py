@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import pairwise
 
 SWAPS = {
@@ -18,6 +19,7 @@ SWAPS = {
     "-": "+",
     "//": "/",
 }
+ARITHMETIC = ("+", "-", "//")
 WORDS = {
     "min": "max",
     "max": "min",
@@ -43,11 +45,22 @@ ORDER_ENDS = re.compile(r"\b(ROWS|RANGE|LIMIT|QUALIFY|WINDOW|UNION|GROUP)\b")
 LARGEST = 1_000_000_000_000
 
 
+class Sort(StrEnum):
+    """What a change touches."""
+
+    COMPARISON = "comparison"
+    PRECEDENCE = "precedence"  # which comes first: of rows, of a CASE's branches, of what coalesce is given
+    LOGIC = "logic"
+    CHOICE = "choice"  # the least for the greatest, the row before for the row after, any for all
+    ARITHMETIC = "arithmetic"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
     """One changed text of `sql/NAME.sql`."""
 
     name: str
+    sort: Sort
     line: int
     was: str
     now: str
@@ -66,13 +79,14 @@ def mutants(name: str, text: str) -> list[Mutant]:
     """All changes of one file, in order of place."""
     code = _code_only(text)
     found: dict[str, Mutant] = {}
-    for start, end, new in sorted(_edits(code, text)):
+    for start, end, new, sort in sorted(_edits(code, text)):
         changed = text[:start] + new + text[end:]
         if changed == text or changed in found:
             continue
         low, high = _around(text, start, end)
         found[changed] = Mutant(
             name=name,
+            sort=sort,
             line=text.count("\n", 0, start) + 1,
             was=" ".join(text[low:high].split()),
             now=" ".join((text[low:start] + new + text[end:high]).split()),
@@ -93,25 +107,24 @@ def _around(text: str, start: int, end: int) -> tuple[int, int]:
     return low, min(len(text) if stop < 0 else stop, end + 40)
 
 
-def _edits(code: str, text: str) -> Iterator[tuple[int, int, str]]:
+def _edits(code: str, text: str) -> Iterator[tuple[int, int, str, Sort]]:
     for m in OPERATOR.finditer(code):
         new = SWAPS.get(m.group())
         if new is not None and not (m.group() in "+-" and _unary(code, m.start())):
-            yield m.start(), m.end(), new
+            yield m.start(), m.end(), new, Sort.ARITHMETIC if m.group() in ARITHMETIC else Sort.COMPARISON
     for m in WORD.finditer(code):
-        yield m.start(1), m.end(1), WORDS[m.group(1).lower()]
+        yield m.start(1), m.end(1), WORDS[m.group(1).lower()], Sort.CHOICE
     yield from _logic(code)
     for m in NULLS.finditer(code):
         new = f"IS {m.group(2)}" if m.group(1) else f"IS NOT {m.group(2)}"
-        yield m.start(), m.end(), new
+        yield m.start(), m.end(), new, Sort.LOGIC
     for m in NOT.finditer(code):
-        yield m.start(), m.end(), ""
+        yield m.start(), m.end(), "", Sort.LOGIC
     for m in NUMBER.finditer(code):
         if 2 <= int(m.group(1)) < LARGEST:
-            yield m.start(1), m.end(1), str(int(m.group(1)) - 1)
-    yield from _orders(code)
-    yield from _coalesced(code, text)
-    yield from _cases(code, text)
+            yield m.start(1), m.end(1), str(int(m.group(1)) - 1), Sort.ARITHMETIC
+    for edit in (*_orders(code), *_coalesced(code, text), *_cases(code, text)):
+        yield *edit, Sort.PRECEDENCE
 
 
 def _unary(code: str, at: int) -> bool:
@@ -119,20 +132,20 @@ def _unary(code: str, at: int) -> bool:
     return not before or before[-1] in "(,<>=+-*/[" or bool(re.search(r"\b(THEN|ELSE|AND|OR|SELECT|WHEN)$", before))
 
 
-def _logic(code: str) -> Iterator[tuple[int, int, str]]:
+def _logic(code: str) -> Iterator[tuple[int, int, str, Sort]]:
     """AND and OR; the AND of a BETWEEN moves an end of it instead."""
     ranges = set()
     for m in re.finditer(r"\bBETWEEN\b", code):
         if re.match(r"\s*(UNBOUNDED|\d+ (PRECEDING|FOLLOWING)|CURRENT)", code[m.end() :]):
             ranges.add(_matching_and(code, m.end()))
             continue
-        yield m.end(), m.end(), " 1 +"
+        yield m.end(), m.end(), " 1 +", Sort.COMPARISON
         upper = _matching_and(code, m.end())
         ranges.add(upper)
-        yield upper + 3, upper + 3, " -1 +"
+        yield upper + 3, upper + 3, " -1 +", Sort.COMPARISON
     for m in LOGIC.finditer(code):
         if m.start() not in ranges:
-            yield m.start(), m.end(), "OR" if m.group() == "AND" else "AND"
+            yield m.start(), m.end(), "OR" if m.group() == "AND" else "AND", Sort.LOGIC
 
 
 def _matching_and(code: str, at: int) -> int:

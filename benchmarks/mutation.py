@@ -6,7 +6,7 @@ fails, or a test does.
 
 To be quick, a change is first tried on its own relation only: where that comes out the same, so does the report.
 
-usage: mutation.py [--files NAME ...] [--most N] [--jobs N] [--choose N] [--keys FILE] [--cases TEXT]
+usage: mutation.py [--files NAME ...] [--sorts SORT ...] [--most N] [--jobs N] [--choose N] [--keys FILE] [--cases TEXT]
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from catalogue import SCENARIOS  # noqa: E402
 from comparing import product_report  # noqa: E402
 from equivalents import EQUIVALENT  # noqa: E402
 from judging import faults  # noqa: E402
-from mutants import Mutant, mutants  # noqa: E402
+from mutants import Mutant, Sort, mutants  # noqa: E402
 from scenario import Scenario  # noqa: E402
 from tested import Databases, UnitTest, unit_tests  # noqa: E402
 
@@ -164,6 +164,10 @@ class Trial:
             con.execute("ROLLBACK")
 
 
+def unchanged(name: str) -> Mutant:
+    return Mutant(name=name, sort=Sort.LOGIC, line=0, was="", now="", text=_original(name))
+
+
 def _original(name: str) -> str:
     return _TEXTS[name]
 
@@ -215,7 +219,7 @@ def try_all(
             trial.begin()
             if not seen:
                 # Building on what stands must be the same as building all of it.
-                trial.changed = Mutant(name=SINGLE_FROM, line=0, was="", now="", text=_original(SINGLE_FROM))
+                trial.changed = unchanged(SINGLE_FROM)
                 assert not case.fails(databases), f"{SINGLE_FROM} is not the first of those that are written once"
             seen |= trial.seen()
             gone = set(trial.crashed)
@@ -287,6 +291,7 @@ def scenario_case(scenario: Scenario) -> Trying:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--files", nargs="*", help="only these .sql files, by name")
+    parser.add_argument("--sorts", nargs="*", type=Sort, default=list(Sort), help=f"of {', '.join(Sort)}")
     parser.add_argument("--most", type=int, default=0, help="at most this many changes of each file, spread over it")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--keys", type=Path, help="only the changes whose keys stand in this file, one a line")
@@ -300,7 +305,7 @@ def main() -> int:
     for name, text in _TEXTS.items():
         if options.files and name not in options.files:
             continue
-        every = [m for m in mutants(name, text) if keys is None or m.key in keys]
+        every = [m for m in mutants(name, text) if m.sort in options.sorts and (keys is None or m.key in keys)]
         own = [m for m in every if m.key not in EQUIVALENT]
         aside += len(every) - len(own)
         step = max(1, -(-len(own) // options.most)) if options.most else 1
@@ -331,7 +336,11 @@ def tell(
         remark = "" if name in seen or left[name] == 0 else "  (never built in any case)"
         print(f"{name:24} {made[name] - left[name]:4} of {made[name]:4}{remark}")
     for mutant in sorted(survivors, key=lambda m: (m.name, m.line)):
-        print(f"passed  {mutant}")
+        print(f"passed  {mutant}   [{mutant.sort}]")
+    for sort in Sort:
+        of_sort, passed = [m for m in pool if m.sort == sort], [m for m in survivors if m.sort == sort]
+        if of_sort:
+            print(f"{sort:24} {len(of_sort) - len(passed):4} of {len(of_sort):4}")
     for name in broken:
         print(f"does not hold even without a change, and was left out: {name}")
     print("cases that noticed something first:", " ".join(name for name, n in first.items() if n))
