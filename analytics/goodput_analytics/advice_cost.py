@@ -17,6 +17,11 @@ from goodput_analytics.advice import optimal_s
 POINT_RATIO = 0.01
 """How much worse than the best an interval may be to count as just as good: one point of goodput."""
 
+MOST_S = 1e12
+LEAST_MTBF_S = 1e-6
+LEAST_CHECKPOINT_S = 1e-15
+"""Times beyond these are slips, and floats would lose what makes the difference."""
+
 _HALVINGS = 80
 _TINY_RATIO = 1e-9
 _HUGE_RATIO = 1e9
@@ -59,7 +64,7 @@ class CostModel:
             next save waits for it. 0 where saves block until they are safe.
 
     Raises:
-        ValueError: a figure is negative or not finite, or `mtbf_s` is not positive.
+        ValueError: a figure is negative or beyond MOST_S, or `mtbf_s` is not positive.
     """
 
     checkpoint_s: float
@@ -71,10 +76,14 @@ class CostModel:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if not math.isfinite(value) or value < 0:
-                raise ValueError(f"{field.name} must be a number of seconds, 0 or more; it is {value}")
-        if self.mtbf_s <= 0:
-            raise ValueError("mtbf_s must be more than 0")
+            if not 0 <= value <= MOST_S:
+                raise ValueError(f"{field.name} must be a number of seconds from 0 to {MOST_S:.0e}; it is {value}")
+        if 0 < self.checkpoint_s < LEAST_CHECKPOINT_S:
+            raise ValueError(
+                f"checkpoint_s must be 0, or {LEAST_CHECKPOINT_S} seconds or more; it is {self.checkpoint_s}"
+            )
+        if self.mtbf_s < LEAST_MTBF_S:
+            raise ValueError(f"mtbf_s must be {LEAST_MTBF_S} seconds or more; it is {self.mtbf_s}")
 
     @property
     def optimal_s(self) -> float:
@@ -96,7 +105,7 @@ class CostModel:
         Raises:
             ValueError: `interval_s` is not positive and finite.
         """
-        if not (math.isfinite(interval_s) and interval_s > 0):
+        if not 0 < interval_s < math.inf:
             raise ValueError(f"an interval must be a number of seconds above 0; it is {interval_s}")
         m = self.mtbf_s
         work, save, write, restart = (x / m for x in (interval_s, self.checkpoint_s, self.write_s, self.restart_s))

@@ -12,6 +12,8 @@ GPU_S_PER_GPU_HOUR = 3600.0
 ASYNC_BLOCKING_RATIO = 0.1
 """What an asynchronous save is taken to block, of a blocking one: the copy to memory."""
 FASTER_RESTART_RATIO = 0.5
+LEAST_FOR_ASYNC_S = 1e-3
+"""A save that blocks for less has nothing to gain in the background."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +116,7 @@ def _what_ifs(
     model: CostModel, best: Shares, held_gpu_s: float | None, shorter_hang_s: float | None
 ) -> Iterable[WhatIf]:
     changes: dict[str, tuple[str, dict[str, float]]] = {}
-    if model.write_s == 0 and model.checkpoint_s > 0:
+    if model.write_s == 0 and model.checkpoint_s > LEAST_FOR_ASYNC_S:
         blocked_s = ASYNC_BLOCKING_RATIO * model.checkpoint_s
         changes["async_save"] = (
             f"a save blocks for {blocked_s:.3g} s and is durable {model.checkpoint_s:.3g} s later",

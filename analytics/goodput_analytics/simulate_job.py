@@ -7,14 +7,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from goodput_analytics.advice_cost import LEAST_MTBF_S, MOST_S
+
 MOST_NODES = 100_000
 MOST_CHUNKS = 1e15
 """Beyond it the number of a save is no longer exact in a float."""
 
 
 def _seconds(name: str, value: float, *, zero: bool = True) -> None:
-    if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
-        raise ValueError(f"{name} must be a number {'of 0 or more' if zero else 'above 0'}; it is {value}")
+    least = 0.0 if zero else LEAST_MTBF_S
+    if not least <= value <= MOST_S:
+        raise ValueError(f"{name} must be a number of seconds from {least:g} to {MOST_S:.0e}; it is {value}")
 
 
 def _ratio(name: str, value: float) -> None:

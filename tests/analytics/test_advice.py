@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import fields
 
@@ -223,3 +224,20 @@ def test_noise_is_no_trend_and_a_trend_is_found_in_noise() -> None:
     few = save_times([1.0, 2.0, 3.0], [None, 4.0, 6.0])
     assert few is not None
     assert (few.trend_ratio, few.trending, few.async_ratio, few.write_s) == (None, False, pytest.approx(2 / 3), 5.0)
+
+
+def test_no_figures_whatever_make_it_stumble() -> None:
+    seconds = [0.0, 1e-9, 1e-3, 1.0, 1e6, 1e12]
+    for delta, m, r, h, w in itertools.product(seconds, seconds, [0.0, 1e12], [0.0, 1e12], [0.0, 1.0, 1e12]):
+        if m < 1e-6:
+            continue
+        told = advise_interval(
+            CostModel(checkpoint_s=delta, mtbf_s=m, restart_s=r, hang_s=h, write_s=w), actual_s=10.0, held_gpu_s=1.0
+        )
+        if told is None:
+            assert (delta, w) == (0, 0)
+            continue
+        values = [told.young_s, told.daly_s, told.optimal_s, told.flat_low_s, told.flat_high_s]
+        values += [w.gained_ratio for w in told.what_ifs]
+        assert all(map(math.isfinite, values)), (delta, m, r, h, w)
+        assert told.flat_low_s <= told.optimal_s * (1 + 1e-9) and told.optimal_s <= told.flat_high_s * (1 + 1e-9)
