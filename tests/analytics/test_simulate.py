@@ -84,12 +84,16 @@ def test_the_published_intervals(checkpoint_s: float, minutes: float) -> None:
 
 
 def test_four_hundred_runs_take_less_than_a_second_a_row() -> None:
-    simulate(published(120), 600.0)
+    def seconds(job: Job, interval_s: float) -> float:
+        began = time.perf_counter()
+        simulate(job, interval_s, runs=400)
+        return time.perf_counter() - began
+
     for checkpoint_s, rows in TABLES.items():
         for minutes in rows:
-            began = time.perf_counter()
-            simulate(published(checkpoint_s), 60.0 * minutes or 1000.0, runs=400)
-            assert time.perf_counter() - began < 1.0
+            job, interval_s = published(checkpoint_s), 60.0 * minutes or 1000.0
+            # What else the machine does can only add to the time: the better of two counts.
+            assert min(seconds(job, interval_s) for _ in range(2)) < 1.0
 
 
 def random_job(rng: random.Random, **more: Any) -> tuple[Job, float]:
