@@ -22,6 +22,8 @@ from goodput_collector.access import Access
 from goodput_collector.chunks import BODY_MAX_BYTES, Answer, Chunk, check_offset, check_stream, decode
 from goodput_collector.committer import Committer
 from goodput_collector.errors import BadRequestError, BusyError, StorageError
+from goodput_collector.exposition import OPENMETRICS, TEXT, wants_openmetrics
+from goodput_collector.metrics_board import Board
 from goodput_collector.openapi import OPENAPI
 from goodput_collector.pace import Pace
 from goodput_collector.relations import ROWS_DEFAULT, Window
@@ -51,6 +53,7 @@ class CollectorApp:
         requests: CheckpointRequests,
         access: Access,
         pace: Pace,
+        board: Board,
     ) -> None:
         self._store = store
         self._committer = committer
@@ -58,6 +61,7 @@ class CollectorApp:
         self._requests = requests
         self._access = access
         self._pace = pace
+        self._board = board
 
     def starlette(self) -> Starlette:
         """The application."""
@@ -66,6 +70,7 @@ class CollectorApp:
             routes=[
                 Route("/healthz", _plain(self._healthz), methods=["GET"]),
                 Route("/readyz", _plain(self._readyz), methods=["GET"]),
+                Route("/metrics", reads(self._metrics), methods=["GET"]),
                 Route("/openapi.json", reads(self._openapi), methods=["GET"]),
                 Route("/v1/streams/{stream}", writes(self._offset), methods=["GET"]),
                 Route("/v1/streams/{stream}", writes(self._append), methods=["POST"]),
@@ -104,6 +109,11 @@ class CollectorApp:
         if trouble is not None:
             return _json({"status": "not ready", "error": trouble}, 503)
         return _json({"status": "ready"})
+
+    async def _metrics(self, request: Request) -> Response:
+        # On the loop itself: it is short, and must not wait behind reports for a thread.
+        openmetrics = wants_openmetrics(request.headers.get("accept", ""))
+        return Response(self._board.page(openmetrics), headers={"Content-Type": OPENMETRICS if openmetrics else TEXT})
 
     async def _openapi(self, _: Request) -> Response:
         return _json(OPENAPI)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -64,6 +65,12 @@ class Reports:
         """The breakdown of a run as of now, or of a moment ago. Raises UnknownRun."""
         with self._lock:
             return self._fresh(run).report
+
+    def told(self, run: str, windows_age_s: float) -> Told:
+        """All that is told of a run, with windows that ended at most so long ago (or a moment ago), also where time
+        changes nothing else any more. Raises UnknownRun."""
+        with self._lock:
+            return self._fresh(run, windows_age_s=windows_age_s)
 
     def check_run(self, run: str) -> None:
         """Raises UnknownRun where nothing has landed under that name."""
@@ -132,7 +139,7 @@ class Reports:
                 name = f"{run}{_LAUNCH}{launch}"
         return sorted(told, key=lambda one: -one.summary.last_event_ns)[:limit]
 
-    def _fresh(self, run: str, *, relations: bool = False) -> Told:
+    def _fresh(self, run: str, *, relations: bool = False, windows_age_s: float = math.inf) -> Told:
         """What is told of a run, computed anew where it is old; with `relations` they stand in its connection."""
         run_id = self._run_id(run)
         versions = self._store.lander.versions
@@ -140,7 +147,7 @@ class Reports:
         kept = self._kept.get(run)
         if kept is not None and (run in self._cursors or not relations):
             age_s = time.monotonic() - kept.at_s
-            same = kept.version == version and (kept.settled or age_s < _FRESH_S)
+            same = kept.version == version and age_s < (windows_age_s if kept.settled else _FRESH_S)
             # However often it is asked, computing takes half of the time at most: ingestion wants the rest.
             if same or age_s < self._rest_ratio * kept.cost_s:
                 self._kept.move_to_end(run)
@@ -160,7 +167,7 @@ class Reports:
         try:
             # One view of the database, however much is landed meanwhile.
             cursor.execute("BEGIN")
-            told = tell(cursor, run, until_ns, self._settings)
+            told = tell(cursor, run, until_ns, self._settings, now_ns)
             cursor.execute("COMMIT")
         except BaseException:
             cursor.close()

@@ -10,7 +10,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import uvicorn
@@ -19,6 +19,8 @@ from goodput_collector.access import Access, is_loopback
 from goodput_collector.app import CollectorApp
 from goodput_collector.committer import Committer
 from goodput_collector.errors import GoodputCollectorError
+from goodput_collector.metrics import MetricOptions
+from goodput_collector.metrics_board import Board, BoardThread
 from goodput_collector.notify import ServiceManager
 from goodput_collector.pace import Pace
 from goodput_collector.reports import Reports
@@ -49,6 +51,7 @@ class ServeOptions:
         keep_spool: leave spool files where they are.
         spool_max_bytes: most bytes in the spool.
         stream_bytes_per_s: how fast one stream may come.
+        metrics: what /metrics tells.
     """
 
     spool: Path | None
@@ -61,6 +64,7 @@ class ServeOptions:
     keep_spool: bool = False
     spool_max_bytes: int = SPOOL_MAX_BYTES
     stream_bytes_per_s: float = 64 * 2**20
+    metrics: MetricOptions = field(default_factory=MetricOptions)
 
 
 def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
@@ -80,6 +84,8 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
         committer = Committer(store)
         reports = Reports(store)
         requests = CheckpointRequests(time.time_ns)
+        board = Board(store, reports, committer, options.metrics, db=options.db)
+        refreshing = BoardThread(board, say)
         app = CollectorApp(
             store=store,
             committer=committer,
@@ -87,6 +93,7 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
             requests=requests,
             access=options.access,
             pace=Pace(options.stream_bytes_per_s),
+            board=board,
         )
         watch = None
         if options.spool is not None and owner is not None:
@@ -103,12 +110,16 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
         # would take a third of the time.
         gc.freeze()
         gc.set_threshold(100_000, 50, 100)
+        refreshing.start()
         try:
             asyncio.run(_run(app, committer, reports, listener, watch, options, say))
         finally:
             if watch is not None:
                 watch.stop(1.0)
+            refreshing.stop()
+            reports.stop()
             reports.let_go()
+            refreshing.join(1.0)
             if not committer.close(_WRITER_ENDS_S):
                 # What it holds was acknowledged to nobody, or is in the archive: the next start lands it.
                 say("the disk did not take the last group in time; it will be taken at the next start")

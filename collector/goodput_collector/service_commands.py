@@ -33,6 +33,15 @@ SpoolLimit = Annotated[
     float, typer.Option("--spool-max-gib", help="Most GiB in the spool; beyond it the oldest files go.", min=0.001)
 ]
 
+MetricLabel = Annotated[
+    list[str] | None,
+    typer.Option("--metric-label", help="A label of runs that goodput_run_info has; may be repeated.", metavar="NAME"),
+]
+MetricRuns = Annotated[int, typer.Option("--metric-runs", help="Most runs that /metrics tells of.", min=1)]
+MetricHours = Annotated[
+    float, typer.Option("--metric-hours", help="How long a run that ended stays in /metrics, in hours.", min=0)
+]
+
 
 @SERVICE.command(epilog="Example: goodput collect --db run.duckdb --listen 127.0.0.1:9470")
 def collect(
@@ -54,6 +63,9 @@ def collect(
     no_spool: Annotated[bool, typer.Option("--no-spool", help="Take only what is sent; watch no spool.")] = False,
     keep_spool: Annotated[bool, typer.Option("--keep-spool", help="Leave spool files where they are.")] = False,
     spool_max_gib: SpoolLimit = 8,
+    metric_label: MetricLabel = None,
+    metric_runs: MetricRuns = 200,
+    metric_hours: MetricHours = 6,
 ) -> None:
     """Collect events, keep each once, and answer questions, until told to stop.
 
@@ -64,12 +76,19 @@ def collect(
     with plain_errors(db):
         from goodput.directory import default_spool_directory
         from goodput_collector.access import Access, parse_address, read_token
+        from goodput_collector.metrics import MetricOptions
         from goodput_collector.serve import ServeOptions, say_on_stderr, serve
 
         try:
             host, port = parse_address(listen)
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--listen") from error
+        try:
+            metrics = MetricOptions(
+                most_runs=metric_runs, ended_s=metric_hours * 3600, labels=tuple(dict.fromkeys(metric_label or ()))
+            )
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--metric-label") from error
         access = Access(
             write=None if token_file is None else read_token(token_file),
             read=None if read_token_file is None else read_token(read_token_file),
@@ -84,6 +103,7 @@ def collect(
             insecure=insecure,
             keep_spool=keep_spool,
             spool_max_bytes=int(spool_max_gib * _GIB),
+            metrics=metrics,
         )
         serve(options, say_on_stderr)
 

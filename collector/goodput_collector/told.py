@@ -8,6 +8,7 @@ import duckdb
 
 from goodput_analytics import Report, RunState, RunSummary, Settings, report_and_summary
 from goodput_collector.database import one_row
+from goodput_collector.metrics_figures import RunFigures, read_figures
 
 _NS_PER_S = 1_000_000_000
 _AT_WORK = (RunState.RUNNING, RunState.HUNG, RunState.PAUSED)
@@ -41,6 +42,7 @@ class Told:
         launches: how many launches ran side by side under its name.
         gpus: GPUs that it holds now, None where it holds none.
         durable_ns: when its latest checkpoint became durable.
+        figures: what /metrics tells beside the report.
     """
 
     report: Report
@@ -48,6 +50,7 @@ class Told:
     launches: int
     gpus: int | None
     durable_ns: int | None
+    figures: RunFigures
 
     def candidate(self, now_ns: int) -> Candidate | None:
         """The run as one that could be preempted; None for one that is not at work."""
@@ -63,8 +66,13 @@ class Told:
         )
 
 
-def tell(con: duckdb.DuckDBPyConnection, run: str, now_ns: int | None, settings: Settings) -> Told:
-    """Computes it; the run's relations stand in the connection afterwards. Raises UnknownRun or LedgerError."""
+def tell(
+    con: duckdb.DuckDBPyConnection, run: str, now_ns: int | None, settings: Settings, windows_end_ns: int = 0
+) -> Told:
+    """Computes it; the run's relations stand in the connection afterwards. Raises UnknownRun or LedgerError.
+
+    The windows of /metrics end at `windows_end_ns`, but not before what the report calls now.
+    """
     report, summary, launches = report_and_summary(con, run, now_ns=now_ns, settings=settings)
     gpus = one_row(con, "SELECT max_by(gpus, attempt) FROM gp_attempts WHERE outcome = 'live'")
     durable = one_row(con, "SELECT max(durable_ns) FROM gp_saves")
@@ -74,6 +82,7 @@ def tell(con: duckdb.DuckDBPyConnection, run: str, now_ns: int | None, settings:
         launches=launches,
         gpus=None if gpus is None else gpus[0],
         durable_ns=None if durable is None else durable[0],
+        figures=read_figures(con, max(windows_end_ns, report.as_of_ns)),
     )
 
 

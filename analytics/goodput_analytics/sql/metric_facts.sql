@@ -1,0 +1,17 @@
+-- Purpose: what else is told of a run to those who watch it.
+-- Inputs:  gp_tails, gp_attempts, gp_members, ev_start; $run_id
+-- Grain:   one row.
+-- Columns: progress_ns   the last proof of progress, NULL before the first step
+--          silent_ranks  ranks of the live attempt that never reported, NULL where none lives
+--          labels        of the process that started last, as JSON text, NULL without any
+CREATE OR REPLACE TEMP TABLE gp_metric_facts AS
+SELECT
+    (SELECT max(mark_ns) FROM gp_tails) AS progress_ns,
+    (
+        SELECT arg_max(greatest(a.world_size - (SELECT count(DISTINCT m.rank) FROM gp_members m WHERE m.attempt = a.attempt), 0), a.attempt)
+        FROM gp_attempts a WHERE a.outcome = 'live'
+    ) AS silent_ranks,
+    (
+        SELECT arg_max(s.labels, (s.ts_ns, s.source_id)) FROM ev_start s SEMI JOIN gp_members m USING (source_id)
+        WHERE s.run_id = $run_id AND s.labels IS NOT NULL
+    ) AS labels
