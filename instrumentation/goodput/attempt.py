@@ -52,6 +52,11 @@ class Agreement:
         self._polled_ns = 0
         self._closed = False
 
+    @property
+    def world_size(self) -> int:
+        """Ranks of the process group that was seen last; 0 for none."""
+        return self._world_size
+
     def poll(self, now_ns: int) -> Joined | None:
         """Go on a little; gives the agreement when this rank has just learnt it."""
         if self._closed:

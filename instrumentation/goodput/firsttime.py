@@ -5,7 +5,7 @@ How far a run has come is kept in small files, one per run and rank, in the fold
 - on tmpfs, mapped: what `first_time` has answered is stored there at once, without a system call, so that a process
   killed right after a side effect does not have it again;
 - in the spool, `{"run": "llama-7b", "step": 1200}`, by the recorder's own thread: the steps that are done, at most a
-  tenth of a second late. It outlives a reboot; a file not touched for 30 days is removed.
+  second late. It outlives a reboot; a file not touched for 30 days is removed.
 
 The files' name is made of the run's name, `run_key(run)`, and the rank; on tmpfs of the spool's path too, so that a new
 spool is a new beginning. All ranks' files count at a start, because ranks move about. It errs towards "not the first
@@ -21,12 +21,14 @@ import mmap
 import os
 import struct
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from goodput.directory import prepare_directory
 from goodput.guard import Guard
 
 FOLDER = "steps"
+_WRITE_EVERY_S = 1.0
 KEEP_S = 30 * 86400.0
 _MAGIC = b"GPSTEPS1"
 _SLOT = struct.Struct("@q")
@@ -51,7 +53,7 @@ class FirstTimes:
         before: the last step that had been computed when this life began; -1 for none.
     """
 
-    __slots__ = ("_asked", "_disk", "_done", "_guard", "_mapped", "_memory", "_run", "_written", "before")
+    __slots__ = ("_asked", "_disk", "_done", "_guard", "_mapped", "_memory", "_run", "_written", "_written_s", "before")
 
     def __init__(self, *, run: str, rank: int, memory: Path | None, spool: Path | None, guard: Guard) -> None:
         """`memory`: our folder on tmpfs, None for none; `spool`: the spool directory, None when it cannot be used.
@@ -60,6 +62,7 @@ class FirstTimes:
         self._guard = guard
         self._asked = self._done = -1
         self._written = -1
+        self._written_s = float("-inf")
         self._mapped: mmap.mmap | None = None
         self._memory = None if memory is None else memory / FOLDER / f"{_memory_key(run, spool)}-r{rank}"
         self._disk = None if spool is None else spool / FOLDER / f"{run_key(run)}-r{rank}"
@@ -100,8 +103,8 @@ class FirstTimes:
         if step is not None:
             self.before = max(self.before, step)
 
-    def note_done(self, done: int | None) -> None:
-        """Keep how far the loop has come. Raises OSError."""
+    def note_done(self, done: int | None, frozen: Callable[[], bool] = lambda: False, *, final: bool = False) -> None:
+        """Keep how far the loop has come, later where the disk is frozen; `final`: at once. Raises OSError."""
         if done is not None:
             if done < self._done:
                 self.fell_back()
@@ -109,7 +112,11 @@ class FirstTimes:
         reached = max(self.before, self._asked, self._done)
         if self._mapped is not None:
             _SLOT.pack_into(self._mapped, _DONE_AT, reached)
-        if reached > self._written and self._disk is not None:
+        # What tmpfs holds need not go to the disk each time.
+        now_s = time.monotonic()
+        due = final or self._mapped is None or now_s - self._written_s >= _WRITE_EVERY_S
+        if due and reached > self._written and self._disk is not None and not frozen():
+            self._written_s = now_s
             # Once, whatever comes of it: a disk that refuses is told of by what writes the events.
             self._written = reached
             _write(self._disk, self._run, reached)
@@ -177,6 +184,8 @@ def _map(path: Path, before: int) -> mmap.mmap:
 
 
 def _write(path: Path, run: str, step: int) -> None:
+    # The spool first: it may have become a link, or somebody else's.
+    prepare_directory(path.parent.parent)
     prepare_directory(path.parent)
     line = json.dumps({"run": run[:_LINE_BYTES], "step": step}).encode("ascii").ljust(_LINE_BYTES) + b"\n"
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

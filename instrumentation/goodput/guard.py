@@ -77,6 +77,10 @@ class Guard:
                 found.append((reason, count - self._told.get(reason, 0)))
         return found
 
+    def untold_count(self) -> int:
+        """How many events those are."""
+        return sum(self.lost.values()) - sum(self._told.values())
+
     def told(self, reason: str, count: int) -> None:
         """A `dropped` event with these figures has been handed over."""
         self._told[reason] = self._told.get(reason, 0) + count

@@ -13,6 +13,8 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from goodput.frozen import FreezeProbe
+
 SUFFIX = ".lock"
 
 _own: set[Path] = set()
@@ -104,6 +106,13 @@ class LivenessLock:
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{self.path} is not a lock file of the recorder") from error
 
+    def probe(self) -> FreezeProbe | None:
+        """Asks whether the file system of this file is frozen; None where it cannot be asked."""
+        try:
+            return FreezeProbe(self._fd)
+        except OSError:
+            return None
+
     def owner_uid(self) -> int:
         """The user whose process this was."""
         return os.fstat(self._fd).st_uid
@@ -132,9 +141,14 @@ def let_go(path: Path, fd: int) -> None:
     _own.discard(path.absolute())
 
 
+def is_own(path: Path) -> bool:
+    """This very process holds the file: nobody in it may open it a second time."""
+    return path.absolute() in _own
+
+
 def is_alive(path: Path) -> bool:
     """The process that holds this file lives. A missing file means that it ended and was taken care of."""
-    if path.absolute() in _own:
+    if is_own(path):
         return True
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)

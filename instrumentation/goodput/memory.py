@@ -38,6 +38,7 @@ _CURSOR = struct.Struct("<QQQQQ")
 _STEP = struct.Struct("@QqqqqqqqddQ")
 _DONE_AT = 16
 _GENERATIONS_AT = 24
+_LOST_AT = 40
 _CURSORS_AT = (64, 128)
 _STEPS_AT = (192, 320)
 _OUTCOME_AT = 1024
@@ -167,6 +168,14 @@ class Memory:
         """The pending steps up to this turn have been written as events."""
         _U64.pack_into(self.header, _DONE_AT, turn)
 
+    def note_lost(self, count: int) -> None:
+        """Keep how many events found no room and are not told of yet: a kill must not hide them."""
+        try:
+            _U64.pack_into(self.header, _LOST_AT, count)
+        except ValueError:
+            # Closed meanwhile.
+            pass
+
     def note_outcome(self, outcome: bytes | None) -> None:
         """Keep the fields of the `stop` that would follow if the process died now; None takes it back."""
         _U32.pack_into(self.header, _OUTCOME_AT, 0)
@@ -196,6 +205,7 @@ class Remains:
         pending: the step that waited to be joined with the next ones, None for none.
         outcome: the fields of the `stop` that it would have said, None for none.
         damaged: NULs found inside lines; such lines are left out.
+        lost: events that had found no room, and that no `dropped` event in the stream tells of.
     """
 
     cursor: Cursor
@@ -203,6 +213,7 @@ class Remains:
     pending: PendingStep | None
     outcome: bytes | None
     damaged: int
+    lost: int
 
 
 def read_remains(image: bytes) -> Remains:
@@ -244,6 +255,7 @@ def read_remains(image: bytes) -> Remains:
         pending=pending,
         outcome=outcome,
         damaged=damaged,
+        lost=_U64.unpack_from(image, _LOST_AT)[0],
     )
 
 

@@ -33,7 +33,7 @@ class Outlet:
     def emit(self, line: bytes) -> None:
         """Hand a line over. One that finds no room is counted."""
         if len(line) > LINE_MAX_BYTES:
-            self._guard.drop("event is too long")
+            self._drop("event is too long")
             return
         try:
             self.write(line)
@@ -46,11 +46,15 @@ class Outlet:
             if self.write is not _nowhere:
                 self.write = self._memory.halves[self._memory.generation & 1].write
         elif not self._memory.closed:
-            self._guard.drop("memory was full")
+            self._drop("memory was full")
 
     def emit_last(self, line: bytes) -> bool:
         """Hand over a line of the recorder itself, even when the outlet is shut. False when it had no room."""
         return len(line) <= LINE_MAX_BYTES and self._memory.write_or_swap(line)
+
+    def _drop(self, reason: str) -> None:
+        self._guard.drop(reason)
+        self._memory.note_lost(self._guard.untold_count())
 
     def shut(self) -> None:
         """Take nothing more, and say nothing of it."""

@@ -18,6 +18,7 @@ from goodput.spoolfile import segment_path
 
 _TAIL_BYTES = 256 * 1024
 _ELSEWHERE_S = 86400.0
+_KILLED_FULL = "memory was full when the process was killed"
 _SEQ = re.compile(rb'"seq":(\d+)')
 _TS = re.compile(rb'"ts_ns":(\d+)')
 
@@ -91,7 +92,7 @@ def _read_memory(path: Path, owner_uid: int) -> bytes | None:
 def _complete(directory: Path, info: SourceInfo, remains: Remains, owner_uid: int) -> int:
     """Append the rest of the stream and the closing events; gives how many events that were."""
     cursor, rest = remains.cursor, remains.stream
-    if not rest and remains.pending is None and remains.outcome is None:
+    if not rest and remains.pending is None and remains.outcome is None and not remains.lost:
         return 0
     path = segment_path(directory, info.source, cursor.file_number)
     prefix = naming_prefix(info.run, info.source)
@@ -122,15 +123,23 @@ def _complete(directory: Path, info: SourceInfo, remains: Remains, owner_uid: in
 
 
 def _closing_events(info: SourceInfo, remains: Remains, known: bytes) -> list[bytes]:
-    """The step that waited to be joined with the next ones, and the `stop` that an exception had announced."""
+    """The step that waited to be joined with the next ones, what found no room, and the `stop` that an exception had
+    announced."""
     added: list[bytes] = []
     if remains.pending is not None and not re.search(rb'"seq":%d[,}]' % remains.pending[0], known):
         added.append(format_step(*remains.pending))
-    if remains.outcome is not None and b'"kind":"stop"' not in known:
-        fields = json.loads(remains.outcome)
-        everything = known + b"".join(added)
-        seq = max((int(found) for found in _SEQ.findall(everything)), default=-1) + 1
-        last_ns = max((int(found) for found in _TS.findall(everything)), default=0)
+    lost = remains.lost if _KILLED_FULL.encode("ascii") not in known else 0
+    outcome = remains.outcome if b'"kind":"stop"' not in known else None
+    if not lost and outcome is None:
+        return added
+    everything = known + b"".join(added)
+    seq = max((int(found) for found in _SEQ.findall(everything)), default=-1) + 1
+    last_ns = max((int(found) for found in _TS.findall(everything)), default=0)
+    if lost:
+        added.append(format_event(Kind.DROPPED, seq, last_ns, {"reason": _KILLED_FULL, "count": lost}))
+        seq += 1
+    if outcome is not None:
+        fields = json.loads(outcome)
         added.append(
             format_event(
                 Kind.STOP,

@@ -174,7 +174,13 @@ def _begin(
         clock=clock,
         memory=memory,
         writer=SpoolWriter(
-            directory=spool, run=run, source=source, memory=memory, guard=guard, max_bytes=environment.spool_max_bytes
+            directory=spool,
+            run=run,
+            source=source,
+            memory=memory,
+            guard=guard,
+            max_bytes=environment.spool_max_bytes,
+            probe=None if lock is None else lock.probe(),
         ),
         lock=lock,
         agreement=Agreement(guard),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,10 +12,11 @@ from goodput.attempt import Agreement
 from goodput.clock import Clock
 from goodput.events import Field, Kind, format_event
 from goodput.facts import current_facts
-from goodput.guard import Guard
+from goodput.guard import Guard, warn_once
 from goodput.liveness import LivenessLock
 from goodput.memory import Memory
 from goodput.outcome import Outcome, stop_fields
+from goodput.twins import find_twin, twin_warning
 from goodput.writer import SpoolWriter
 
 if TYPE_CHECKING:
@@ -59,6 +61,8 @@ class Worker:
         self._beats = 0
         self._beaten_ns = clock.now_ns()
         self._told_ns = self._beaten_ns
+        self._told_rank, self._told_world_size = recorder.rank, recorder.world_size
+        self._twins_looked_for = False
         self._outcome: Outcome | None = None
         self._afterwards: Callable[[], None] | None = None
         self._wake = threading.Event()
@@ -111,6 +115,9 @@ class Worker:
                     },
                 )
                 self._recorder.rank, self._recorder.world_size = joined.rank, joined.world_size
+            if not self._twins_looked_for and self._recorder.steps.done is not None:
+                self._twins_looked_for = True
+                self._look_for_twins()
             if now - self._told_ns >= _TELL_DROPS_NS:
                 self._told_ns = now
                 self._tell_drops()
@@ -126,18 +133,24 @@ class Worker:
         spool takes it up."""
         try:
             self._agreement.close()
+            outcome = self._outcome
+            if outcome is not None:
+                # First of all: the process may not be there any more when the disk has taken what comes before.
+                self._memory.note_outcome(outcome.encode())
+            limit_s = time.monotonic() + CLOSE_LIMIT_S / 2
+            while self._writer.frozen() and time.monotonic() < limit_s:
+                time.sleep(PRESSED_TICK_S)
             now = self._clock.now_ns()
-            self._look_around(now)
+            self._look_around(now, final=True)
             complete = self._writer.drain(now, final=True)
             self._tell_drops()
-            outcome = self._outcome
             if outcome is not None:
                 fields = stop_fields(outcome.reason, outcome.detail)
                 if self._recorder.event(Kind.STOP, fields, outcome.ts_ns):
                     self._memory.note_outcome(None)
-                else:
-                    self._memory.note_outcome(outcome.encode())
             complete = self._writer.drain(now, final=True) and complete
+            # Removing what is done with would wait for a frozen disk too; the next reader does it then.
+            complete = complete and not self._writer.frozen()
             self._writer.close()
             self._memory.close()
             if complete and self._memory.path is not None:
@@ -156,12 +169,12 @@ class Worker:
         except Exception as error:
             self._guard.caught("summary could not be told", error)
 
-    def _look_around(self, now_ns: int) -> None:
+    def _look_around(self, now_ns: int, *, final: bool = False) -> None:
         """What the loop may ask about: how far it had come, and whether a save is wanted."""
         recorder = self._recorder
         try:
             if recorder.first_times is not None:
-                recorder.first_times.note_done(recorder.steps.done)
+                recorder.first_times.note_done(recorder.steps.done, self._writer.frozen, final=final)
         except Exception as error:
             self._guard.caught("steps computed before cannot be kept", error)
         try:
@@ -169,6 +182,19 @@ class Worker:
                 recorder.requests.poll(now_ns)
         except Exception as error:
             self._guard.caught("request for a checkpoint could not be read", error)
+
+    def _look_for_twins(self) -> None:
+        """Once, when the first step shows that this is a launch. Ranks that only their process group numbers all
+        began as rank 0: they cannot be told from twins."""
+        recorder = self._recorder
+        if self._lock is None or self._agreement.world_size > self._told_world_size:
+            return
+        try:
+            pid = find_twin(self._lock.path.parent, recorder.run, self._told_rank)
+        except OSError:
+            return
+        if pid is not None:
+            warn_once(f"twin of {recorder.run}", twin_warning(recorder.run, self._told_rank, pid))
 
     def _loop(self) -> None:
         while not self._wake.wait(PRESSED_TICK_S if self._writer.pressed else TICK_S):
@@ -192,3 +218,4 @@ class Worker:
             if not self._recorder.event(Kind.DROPPED, {"reason": reason, "count": count}):
                 return
             self._guard.told(reason, count)
+            self._memory.note_lost(self._guard.untold_count())

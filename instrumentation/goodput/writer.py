@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from goodput.directory import prepare_directory
+from goodput.frozen import FreezeProbe
 from goodput.guard import Guard
 from goodput.memory import HALF_BYTES, Cursor, Memory
 from goodput.spoolfile import FILE_MAX_BYTES, SpoolFile
@@ -22,7 +23,8 @@ class SpoolWriter:
     kill fell: `Cursor` says which byte of the stream stood at which size of the file.
 
     Nothing is taken from the memory while the disk refuses or the cap is reached: then the memory fills, and what
-    finds no room there is counted by who wanted to write it.
+    finds no room there is counted by who wanted to write it. A frozen disk is not written to, for a process that waits
+    in such a write cannot be ended.
     """
 
     __slots__ = (
@@ -36,6 +38,7 @@ class SpoolWriter:
         "_max_bytes",
         "_memory",
         "_offset",
+        "_probe",
         "_refused_ns",
         "_retiring",
         "_stream",
@@ -43,11 +46,22 @@ class SpoolWriter:
         "file_max_bytes",
     )
 
-    def __init__(self, *, directory: Path, run: str, source: str, memory: Memory, guard: Guard, max_bytes: int) -> None:
+    def __init__(
+        self,
+        *,
+        directory: Path,
+        run: str,
+        source: str,
+        memory: Memory,
+        guard: Guard,
+        max_bytes: int,
+        probe: FreezeProbe | None = None,
+    ) -> None:
         self._directory = directory
         self._memory = memory
         self._guard = guard
         self._max_bytes = max_bytes
+        self._probe = probe
         self._stream = SpoolFile(directory, run, source)
         self._heartbeats = SpoolFile(directory, run, heartbeat_source(source))
         self._generation = 0
@@ -65,6 +79,13 @@ class SpoolWriter:
         """The memory fills fast, or a half waits to be given back: come again soon."""
         return self._retiring or self._drained_bytes > HALF_BYTES // 4
 
+    def frozen(self) -> bool:
+        """The disk is frozen: nothing that changes it may be tried."""
+        if self._probe is None or not self._probe.frozen():
+            return False
+        self._guard.caught("the spool's disk is frozen: events wait in memory", None)
+        return True
+
     def drain(self, now_ns: int, *, final: bool = False) -> bool:
         """Write what the memory holds; True when all of it is on disk. Errors are counted, never raised.
 
@@ -79,7 +100,7 @@ class SpoolWriter:
                 half = self._memory.halves[self._generation & 1]
                 while self._offset < half.tell():
                     chunk = half[self._offset : half.tell()]
-                    if not final and self._over_cap(len(chunk), now_ns):
+                    if self.frozen() or (not final and self._over_cap(len(chunk), now_ns)):
                         return False
                     self._append(chunk)
                 if self._memory.generation == self._generation:
@@ -104,7 +125,7 @@ class SpoolWriter:
         try:
             file = self._heartbeats
             named = file.prefix + line[1:]
-            if self._over_cap(len(named), now_ns):
+            if self.frozen() or self._over_cap(len(named), now_ns):
                 return
             if file.is_open and (file.vanished() or file.size_bytes + len(named) > self.file_max_bytes):
                 file.close()
