@@ -63,6 +63,8 @@ def torch_imported() -> None:
         _wrap_process_group()
         if _is_helper(sys.orig_argv):
             return
+        for name, watch in _TRAINERS.items():
+            _call_after_import(name, watch)
         if all(name in os.environ for name in _PLACE):
             _begin({})
         else:
@@ -178,6 +180,39 @@ def _wrap_optimizers() -> None:
             _begin({})
 
     wrapped = optimizer.__init__ = surround(original, building)
+
+
+def _trainer_recorder(trainer: Any) -> LiveRecorder | None:
+    """A trainer that begins to train makes this process a rank; it may know better than the launcher which."""
+    try:
+        rank, size = getattr(trainer, "global_rank", None), getattr(trainer, "world_size", None)
+        given = type(rank) is int and type(size) is int and 0 <= rank < size and size > 1 and "RANK" not in os.environ
+        if not _watch.over:
+            _begin({"RANK": str(rank), "WORLD_SIZE": str(size)} if given else {})
+    except Exception as error:
+        guard.caught("the training could not be recorded", error)
+    recorder = _watch.recorder
+    return recorder if recorder is not None and recorder.active else None
+
+
+def _watch_transformers() -> None:
+    import goodput.huggingface as ours
+
+    ours.prepare(_trainer_recorder)
+
+
+def _watch_lightning() -> None:
+    import goodput.lightning as ours
+
+    ours.prepare(_trainer_recorder)
+
+
+# Each where it stands ready: the package of Lightning is only whole at its end.
+_TRAINERS: Mapping[str, Callable[[], None]] = {
+    "transformers.trainer": _watch_transformers,
+    "lightning.pytorch": _watch_lightning,
+    "pytorch_lightning": _watch_lightning,
+}
 
 
 # -- what else has no hook ---------------------------------------------------------------------------------------------

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
 from transformers import Trainer, TrainerCallback
 
 from goodput import torch as plain
-from goodput._adapters import Wrapped, guard, harmless, join, live, plain_float, span_open, traceless
+from goodput._adapters import Wrapped, guard, harmless, join, live, plain_float, span_open, surround, traceless
 from goodput.protocol import Recorder
 from goodput.recorder import LiveRecorder
 
@@ -29,6 +30,21 @@ __all__ = ["GoodputCallback", "watch"]
 _installing = threading.Lock()
 _installed = False
 _for_all: LiveRecorder | None = None
+
+
+def prepare(begin: Callable[[Any], LiveRecorder | None]) -> None:
+    """Have `Trainer.train` ask `begin` for a recorder first, given the trainer; None leaves the training unrecorded.
+
+    For a program that turns out to be a training only there. `begin` must not raise.
+    """
+
+    def training(trainer: Any, *_: Any, **__: Any) -> None:
+        global _for_all
+        if _for_all is None:
+            _for_all = begin(trainer)
+
+    _install()
+    Trainer.train = surround(Trainer.train, training)
 
 
 def watch(rec: Recorder | None = None, *, run: str | None = None) -> Recorder:

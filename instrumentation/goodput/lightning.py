@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,21 @@ _TERMINATED = "SIGTERMException"
 _installing = threading.Lock()
 _installed = False
 _for_all: LiveRecorder | None = None
+
+
+def prepare(begin: Callable[[Any], LiveRecorder | None]) -> None:
+    """Have `Trainer.fit` ask `begin` for a recorder first, given the trainer; None leaves the training unrecorded.
+
+    For a program that turns out to be a training only there. `begin` must not raise.
+    """
+
+    def fitting(trainer: Any, *_: Any, **__: Any) -> None:
+        global _for_all
+        if _for_all is None:
+            _for_all = begin(trainer)
+
+    _install()
+    Trainer.fit = surround(Trainer.fit, fitting)
 
 
 def watch(rec: Recorder | None = None, *, run: str | None = None) -> Recorder:
