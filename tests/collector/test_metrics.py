@@ -1,0 +1,348 @@
+"""/metrics: exact text under a frozen clock, figures that are the report's, and counters that never fall."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import made_streams
+import pytest
+from exposed import Watched, counters, key, read
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from landing_cases import line
+from made_events import T0_NS, S, attempt, by_hand
+from service_running import Collector, eventually
+
+from goodput_collector.exposition import Family, Kind, page
+from goodput_collector.metrics import COLLECTOR_FAMILIES, FAMILIES, RUN_FAMILIES, MetricOptions
+from goodput_collector.metrics_figures import WINDOWS
+
+NOW_NS = T0_NS + 80 * S
+GOLDEN = Path(__file__).with_name("metrics_by_hand.prom")
+
+
+class Clock:
+    def __init__(self, now_ns: int = NOW_NS) -> None:
+        self.now_ns = now_ns
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def watched(tmp_path: Path, clock: Clock) -> Iterator[Watched]:
+    found = Watched(tmp_path, clock)
+    yield found
+    found.close()
+
+
+def send_by_hand(watched: Watched, *skip: str) -> None:
+    for name, data in made_streams.streams().items():
+        if not name.startswith(skip or ("-",)):
+            watched.send(name, data)
+
+
+def bare(body: bytes) -> str:
+    """The text without what depends on the machine: the size of the file and how long a round took."""
+    return "".join(
+        text for text in body.decode().splitlines(keepends=True)
+        if not text.startswith(("goodput_collector_database_bytes ", "goodput_collector_refresh_seconds "))
+    )  # fmt: skip
+
+
+def test_the_exact_text_of_a_known_run(watched: Watched) -> None:
+    send_by_hand(watched)
+    watched.board.refresh()
+    assert bare(watched.board.page(False)) == GOLDEN.read_text()
+
+
+def test_openmetrics_says_the_same(watched: Watched) -> None:
+    send_by_hand(watched)
+    types, values = watched.scrape()
+    open_types, open_values = read(watched.board.page(True), openmetrics=True)
+    assert open_values == values
+    assert set(types) == {one.sample_name for one in FAMILIES if one.sample_name in types}
+    assert set(open_types) == {one.name for one in FAMILIES if one.sample_name in types}
+    assert open_types["goodput_run"] == "info" and types["goodput_run_info"] == "gauge"
+    assert open_types["goodput_steps"] == types["goodput_steps_total"] == "counter"
+
+
+def test_names_are_read_back_whatever_they_hold() -> None:
+    family = Family(name="goodput_x", kind=Kind.GAUGE, help='a \\ and "quotes"')
+    odd = ['a"b', "a\\", "a\nb", "a\\nb", "ä}{,=", ""]
+    body = page([(family, [family.sample(index, {"run": name}) for index, name in enumerate(odd)])], False)
+    assert read(body)[1] == {key("goodput_x", run=name): index for index, name in enumerate(odd)}
+    with pytest.raises(ValueError, match="no value"):
+        family.sample(float("nan"))
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is missing: apt-get install prometheus")
+def test_promtool_reads_it_and_has_nothing_to_say(watched: Watched) -> None:
+    send_by_hand(watched)
+    watched.board.refresh()
+    done = subprocess.run(
+        ["promtool", "check", "metrics"], input=watched.board.page(False), capture_output=True, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_names_and_labels_are_as_designed(watched: Watched) -> None:
+    send_by_hand(watched)
+    _, values = watched.scrape()
+    for name, labels in values:
+        assert not {label for label, _ in labels} & {"job", "instance", "step", "attempt"}
+        assert ("run" in dict(labels)) is not name.startswith("goodput_collector_")
+    assert all(one.help.endswith(".") for one in FAMILIES) and len({one.name for one in FAMILIES}) == len(FAMILIES)
+    assert all(one.name.startswith("goodput_collector_") for one in COLLECTOR_FAMILIES)
+    assert not any(one.name.startswith("goodput_collector_") for one in RUN_FAMILIES)
+    assert sum(dict(labels).get("run") == "by-hand" for _, labels in values) <= 150
+
+
+def check_against_report(watched: Watched, run: str) -> None:
+    """Every figure is the report's, and the windows are cut from the ledger's intervals."""
+    _, values = watched.scrape()
+    told = watched.reports.told(run, 3600)
+    for category, gpu_s in told.report.gpu_s.items():
+        assert values[key("goodput_gpu_seconds", run=run, category=category)] == gpu_s
+    assert values.get(key("goodput_ratio", run=run)) == told.report.goodput_ratio
+    assert values.get(key("goodput_at_risk_gpu_seconds", run=run)) == told.report.at_risk_gpu_s
+    from goodput_collector.relations import Window
+
+    table, more = watched.reports.relation("ledger_intervals", run, Window())
+    assert not more
+    end_ns = max(watched.clock_ns(), told.report.as_of_ns)
+    lengths_s = dict(zip(WINDOWS, (300, 3600, 21_600, 86_400, 259_200), strict=True))
+    for window, length_s in lengths_s.items():
+        wanted = dict.fromkeys(told.report.gpu_s, 0)
+        for row in table.to_pylist():
+            inside = min(row["end_ns"], end_ns) - max(row["start_ns"], end_ns - length_s * S)
+            wanted[row["category"]] += max(inside, 0) * row["gpus"]
+        for category, gpu_ns in wanted.items():
+            found = values[key("goodput_window_gpu_seconds", run=run, category=category, window=window)]
+            assert found == gpu_ns / S, (window, category)
+        ratio = values.get(key("goodput_window_ratio", run=run, window=window))
+        assert ratio == (wanted["productive"] / sum(wanted.values()) if any(wanted.values()) else None)
+
+
+def test_the_figures_are_the_reports_also_while_a_rollback_arrives(watched: Watched, clock: Clock) -> None:
+    clock.now_ns = T0_NS + 44 * S
+    first = [name for name in made_streams.streams() if name.startswith("a0")]
+    for name in first:
+        watched.send(name, made_streams.streams()[name])
+    check_against_report(watched, "by-hand")
+    rework = key("goodput_gpu_seconds", run="by-hand", category="rework")
+    before = watched.scrape()[1][rework]
+    clock.now_ns = T0_NS + 54 * S
+    for name, data in made_streams.streams().items():
+        if name.startswith("a1"):
+            lines = data.splitlines(keepends=True)
+            watched.send(name, b"".join(lines[:3]))
+    check_against_report(watched, "by-hand")
+    clock.now_ns = T0_NS + 290 * S
+    for name, data in made_streams.streams().items():
+        if name.startswith("a1"):
+            watched.send(name, b"".join(data.splitlines(keepends=True)[3:]))
+    check_against_report(watched, "by-hand")
+    assert watched.scrape()[1][rework] >= before > 0
+    # The past is corrected where it lies: the five minutes now begin in the middle of the first attempt.
+    clock.now_ns = T0_NS + 320 * S
+    check_against_report(watched, "by-hand")
+    window = key("goodput_window_gpu_seconds", run="by-hand", category="startup", window="5m")
+    assert 0 < watched.scrape()[1][window] < 39.2
+
+
+def test_a_run_that_ended_leaves_and_one_that_fell_silent_stays(watched: Watched, clock: Clock) -> None:
+    send_by_hand(watched)
+    watched.send("s0", made_streams.steps("s0", 3, run="silent"))
+    start = {"kind": "start", "run": "silent", "source": "s0", "seq": 3, "ts_ns": T0_NS, "v": 1, "rank": 0,
+             "world_size": 1, "process_start_ns": T0_NS, "job": "j"}  # fmt: skip
+    watched.send("s0", line(start) + b"\n")
+    age = key("goodput_last_event_timestamp_seconds", run="silent")
+    assert watched.scrape()[1][age] == T0_NS / S + 3
+    clock.now_ns = T0_NS + 73 * S + 6 * 3600 * S
+    _, values = watched.scrape()
+    assert key("goodput_ratio", run="by-hand") in values
+    assert values[key("goodput_run_state", run="silent", state="lost")] == 1
+    clock.now_ns += S
+    _, values = watched.scrape()
+    assert not [one for one in values if dict(one[1]).get("run") == "by-hand"]
+    assert values[age] == T0_NS / S + 3
+    assert values[key("goodput_collector_exported_runs")] == 1
+    clock.now_ns = T0_NS + 3 * S + 3 * 86_400 * S + S
+    assert age not in watched.scrape()[1]
+
+
+def test_of_too_many_runs_the_latest_are_told_and_the_others_counted(tmp_path: Path, clock: Clock) -> None:
+    watched = Watched(tmp_path, clock, MetricOptions(most_runs=2, labels=("team",)))
+    for number in range(4):
+        shifted = attempt(0, started_s=number, first_step_s=10 + number, steps=range(1, 6), resumed=None,
+                          stop_s=20 + number, reason="finished")  # fmt: skip
+        lines = b""
+        for event in shifted:
+            own = event | {"run": f"run-{number}", "source": f"{number}-{event['source']}"}
+            if event["kind"] == "start":
+                own |= {"labels": {"team": f"t{number}", "odd": {"a": 1}}, "attempt_token": f"t{number}"}
+            lines += line(own) + b"\n"
+        watched.send(f"n{number}", lines)
+    _, values = watched.scrape()
+    runs = {dict(labels)["run"] for name, labels in values if name == "goodput_run_info"}
+    assert runs == {"run-2", "run-3"}
+    assert values[key("goodput_run_info", run="run-3", team="t3")] == 1
+    assert values[key("goodput_collector_left_out_runs")] == 2
+    watched.close()
+
+
+@pytest.mark.parametrize("label", ["run", "job", "instance", "", "a-b", "1a", "__x"])
+def test_labels_that_cannot_be_are_refused(label: str) -> None:
+    with pytest.raises(ValueError, match="cannot be a label"):
+        MetricOptions(labels=(label,))
+
+
+def test_counters_go_on_after_a_restart_and_when_the_past_shrinks(watched: Watched, clock: Clock) -> None:
+    send_by_hand(watched)
+    _, before = watched.scrape()
+    allocated = key("goodput_allocated_gpu_seconds_total", run="by-hand")
+    assert before[allocated] == 146
+    # The scheduler says that the job held one GPU, and not for so long: the ledger shrinks, the counter does not.
+    grant = {"kind": "allocation", "source": "slurm", "seq": 0, "ts_ns": T0_NS + 75 * S, "job": "local:host:1", "gpus": 1,
+             "submit_ns": T0_NS - 30 * S, "start_ns": T0_NS, "end_ns": T0_NS + 73 * S, "end_reason": "completed"}  # fmt: skip
+    watched.send("slurm", line(grant) + b"\nnonsense\n")
+    _, after = watched.scrape()
+    assert sum(value for one, value in after.items() if one[0] == "goodput_gpu_seconds") == 73
+    assert after[allocated] == 146
+    assert after[key("goodput_queue_wait_seconds", run="by-hand")] == 30
+    watched.close()
+    watched.open()
+    types, again = watched.scrape()
+    assert counters(types, again) == counters(types, after)
+    assert again[key("goodput_collector_events_total")] == len(by_hand()) + 1
+    assert sum(value for one, value in again.items() if one[0] == "goodput_collector_rejected_lines_total") == 1
+
+
+def test_a_disk_that_refuses_stops_counters_and_not_gauges(watched: Watched, clock: Clock, monkeypatch: Any) -> None:
+    import duckdb
+
+    streams = made_streams.streams()
+    for name in streams:
+        watched.send(name, b"".join(streams[name].splitlines(keepends=True)[:5]))
+    _, before = watched.scrape()
+    for name in streams:
+        watched.send(name, b"".join(streams[name].splitlines(keepends=True)[5:]))
+
+    def refuse(_: object) -> None:
+        raise duckdb.IOException("No space left on device")
+
+    monkeypatch.setattr(watched.board._marks, "raised", refuse)
+    types, after = watched.scrape()
+    steps, ratio = key("goodput_steps_total", run="by-hand"), key("goodput_ratio", run="by-hand")
+    assert after[steps] == before[steps] and after[ratio] != before[ratio]
+
+
+def lives(data: st.DataObject) -> list[dict[str, Any]]:
+    """A run of one to three attempts of two ranks, with any ends, and perhaps a grant."""
+    events: list[dict[str, Any]] = []
+    began, resumed = 0.0, None
+    for number in range(data.draw(st.integers(1, 3))):
+        first, length = (resumed or 0) + 1, data.draw(st.integers(1, 5))
+        save = data.draw(st.sampled_from([None, first, first + length - 1]))
+        reason = data.draw(st.sampled_from(["exception", "signal", "preempted", "finished"]))
+        stop_s = began + 5 + length + (3 if save else 0) + data.draw(st.sampled_from([0.5, 40.0]))
+        events += attempt(number, started_s=began, first_step_s=began + 4, steps=range(first, first + length),
+                          resumed=resumed, save_after=save, stop_s=stop_s, reason=reason)  # fmt: skip
+        resumed = data.draw(st.sampled_from([None, save, first + length - 1]))
+        began = stop_s + data.draw(st.sampled_from([1.0, 90.0]))
+    if data.draw(st.booleans()):
+        gpus, held_s = data.draw(st.integers(0, 4)), data.draw(st.sampled_from([5, 60]))
+        events.append({"kind": "allocation", "run": "by-hand", "source": "slurm", "seq": 0, "ts_ns": T0_NS + 75 * S,
+                       "job": "local:host:1", "gpus": gpus, "start_ns": T0_NS, "end_ns": T0_NS + held_s * S})  # fmt: skip
+    return events
+
+
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_no_counter_ever_falls(data: st.DataObject) -> None:
+    events = data.draw(st.permutations(lives(data)))
+    at = sorted(data.draw(st.sets(st.integers(1, len(events)), min_size=2, max_size=4)))
+    restarts = data.draw(st.sets(st.sampled_from(at)))
+    clock = Clock(T0_NS)
+    with tempfile.TemporaryDirectory() as folder:
+        watched = Watched(Path(folder), clock)
+        told: dict[Any, float] = {}
+        begun = 0
+        for end in [*at, len(events)]:
+            chosen = events[begun:end]
+            for event in [*chosen, *(data.draw(st.lists(st.sampled_from(events[:end]), max_size=2)))]:
+                watched.send(event["source"], line(event) + b"\n")
+            clock.now_ns += data.draw(st.integers(1, 200)) * S
+            begun = end
+            if end in restarts:
+                watched.close()
+                watched.open()
+            found = counters(*watched.scrape())
+            fallen = {one: (value, found.get(one)) for one, value in told.items() if found.get(one, -1) < value}
+            assert not fallen
+            told = found
+        watched.close()
+
+
+def test_a_scrape_of_two_hundred_runs_costs_little(watched: Watched) -> None:
+    send_by_hand(watched)
+    watched.board.refresh()
+    one = watched.board._shown["by-hand"]
+    watched.board._shown = {f"run-{number}": one for number in range(200)}
+    took = []
+    for _ in range(5):
+        begun = time.perf_counter()
+        body = watched.board.page(True)
+        took.append(time.perf_counter() - begun)
+    assert body.count(b"\n") > 200 * 100
+    assert min(took) < 0.05
+
+
+def test_over_http_with_a_token_in_both_formats(tmp_path: Path) -> None:
+    token, reader = tmp_path / "token", tmp_path / "reader"
+    token.write_text("w" * 20)
+    reader.write_text("r" * 20)
+    options = ("--no-spool", "--token-file", token, "--read-token-file", reader, "--metric-hours", 1e6)
+    with Collector(tmp_path, *options) as collector:
+        assert collector.ask("/metrics")[0] == 401
+        allowed = {"Authorization": f"Bearer {'r' * 20}"}
+        for name, data in made_streams.streams().items():
+            status, _, _ = collector.ask(
+                f"/v1/streams/{name}?offset=0", "POST", data, {"Authorization": f"Bearer {'w' * 20}"}
+            )
+            assert status == 200
+
+        def told() -> Any:
+            status, body, headers = collector.ask("/metrics", headers=allowed)
+            assert status == 200 and headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+            _, values = read(body)
+            return values.get(key("goodput_steps_total", run="by-hand")) == 50
+
+        eventually(told)
+        accept = allowed | {"Accept": "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"}
+        status, body, headers = collector.ask("/metrics", headers=accept)
+        assert headers["content-type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        types, values = read(body, openmetrics=True)
+        assert values[key("goodput_collector_ready")] == 1
+        report = json.loads(collector.ask("/v1/runs/by-hand/report", headers=allowed)[1])
+        assert values[key("goodput_ratio", run="by-hand")] == report["goodput_ratio"]
+        collector.kill()
+        collector.start()
+        eventually(lambda: collector.ask("/metrics", headers=allowed)[1].count(b'run="by-hand"') > 90)
+        found = read(collector.ask("/metrics", headers=accept)[1], openmetrics=True)
+        before, after = counters(types, values), counters(*found)
+        assert all(after[one] >= value for one, value in before.items())
+        assert collector.stop() < 5
