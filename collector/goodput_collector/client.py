@@ -26,12 +26,12 @@ import pyarrow as pa
 
 from goodput_analytics import AnalyticsError, Report, RunSummary, Settings, UnknownRun, runs
 from goodput_collector.database import open_database
-from goodput_collector.errors import BadRequestError, CollectorUnreachableError
+from goodput_collector.errors import BadRequestError, CollectorUnreachableError, GoodputCollectorError
 from goodput_collector.relations import ROWS_DEFAULT, Window, select
 from goodput_collector.requests import VALID_S, Asked
 from goodput_collector.told import Candidate, cheapest_first, tell
 
-__all__ = ["Candidate", "Client", "FileClient", "HttpClient", "Rows", "open_client"]
+__all__ = ["Candidate", "Client", "FileClient", "GoodputCollectorError", "HttpClient", "Rows", "open_client"]
 
 _ARROW = "application/vnd.apache.arrow.stream"
 _RUNS_DEFAULT = 100

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
+from goodput_analytics.views import VIEWS, View
 from goodput_collector.errors import BadRequestError
 
 ROWS_MAX = 1_000_000
@@ -22,6 +23,7 @@ class Relation:
         columns: what is given of it.
         begin, end: the columns between which a row lies in time; None where rows have no time.
         order: the columns that order the rows.
+        view: what makes the rows instead, for a picture: the limit is then the number of points.
     """
 
     table: str
@@ -29,6 +31,7 @@ class Relation:
     begin: str | None = None
     end: str | None = None
     order: tuple[str, ...] = ()
+    view: View | None = None
 
 
 RELATIONS: dict[str, Relation] = {
@@ -107,6 +110,7 @@ RELATIONS: dict[str, Relation] = {
         columns=("attempt", "rank", "last_sign_ns", "stop_ns", "stop_reason", "exit_ns", "phase", "step", "beat_ns"),
         order=("attempt", "rank"),
     ),
+    **{name: Relation(table=name, columns=(), view=view) for name, view in VIEWS.items()},
 }
 
 
@@ -134,6 +138,8 @@ def select(con: duckdb.DuckDBPyConnection, name: str, window: Window) -> tuple[p
     relation = named(name)
     if not 1 <= window.limit <= ROWS_MAX:
         raise BadRequestError(f"A limit is from 1 to {ROWS_MAX:,} rows.")
+    if relation.view is not None:
+        return relation.view(con, window.from_ns, window.to_ns, window.limit), False
     conditions, values = [], []
     if window.from_ns is not None and relation.end is not None:
         conditions.append(f"coalesce({relation.end} >= ?, true)")
