@@ -20,6 +20,7 @@ import typer
 from goodput_collector.advice_commands import ADVICE
 from goodput_collector.contract import TIME_LIMIT_NS
 from goodput_collector.figures import NS_PER_S, counted, name
+from goodput_collector.metrics_commands import METRICS
 from goodput_collector.service_commands import SERVICE
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 COMMANDS = typer.Typer(rich_markup_mode=None)
 COMMANDS.add_typer(SERVICE)
 COMMANDS.add_typer(ADVICE)
+COMMANDS.add_typer(METRICS)
 
 DEFAULT_DB = Path("goodput.duckdb")
 SCHEMA = 1

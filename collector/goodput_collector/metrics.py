@@ -13,6 +13,8 @@ from goodput_collector.told import Told
 
 END_CAUSES = ("finished", "crash", "hang", "preempted", "lost")
 """Why attempts end, once they have."""
+ENDED = (RunState.FINISHED, RunState.FAILED)
+AT_WORK = (RunState.RUNNING, RunState.HUNG, RunState.PAUSED)
 SLOW_RANKS = 3
 """Ranks of a run that have a series: those who cost most."""
 RESERVED_LABELS = frozenset({"run", "job", "instance", "le"})
@@ -169,6 +171,13 @@ class MetricOptions:
                     f"{label!r} cannot be a label: letters, digits and _, a letter first, and not "
                     f"{', '.join(sorted(RESERVED_LABELS))}"
                 )
+
+
+def stays(told: Told, now_ns: int, options: MetricOptions) -> bool:
+    """Whether a run is still told of. One that fell silent does not vanish with its silence: that is news."""
+    state = told.report.state
+    kept_s = options.ended_s if state in ENDED else options.lost_s
+    return state in AT_WORK or now_ns - told.summary.last_event_ns <= kept_s * NS_PER_S
 
 
 def counters(told: Told, figures: RunFigures) -> dict[str, float]:

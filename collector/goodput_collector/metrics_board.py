@@ -11,11 +11,11 @@ from typing import Protocol
 
 import duckdb
 
-from goodput_analytics import AnalyticsError, RunState
+from goodput_analytics import AnalyticsError
 from goodput_collector import metrics
 from goodput_collector.errors import BusyError
 from goodput_collector.exposition import Family, page
-from goodput_collector.metrics import MetricOptions, counters, last_event_block, run_blocks
+from goodput_collector.metrics import AT_WORK, MetricOptions, counters, last_event_block, run_blocks, stays
 from goodput_collector.metrics_figures import NS_PER_S
 from goodput_collector.metrics_marks import Landed, Marks, landed, since_opened, size_bytes
 from goodput_collector.reports import Reports
@@ -23,8 +23,6 @@ from goodput_collector.store import Store
 from goodput_collector.told import Told
 
 _LAUNCH = "~"
-_ENDED = (RunState.FINISHED, RunState.FAILED)
-_AT_WORK = (RunState.RUNNING, RunState.HUNG, RunState.PAUSED)
 _SHOW_S = 2.0
 """What was computed is shown at least so often while a round goes on."""
 EVERY_S = 5.0
@@ -119,7 +117,7 @@ class Board:
                     failed += 1
                     break
                 before = self._shown.get(name)
-                if not self._stays(told, now_ns):
+                if not stays(told, now_ns, self._options):
                     if told.launches == 1:
                         self._gone[run] = self._store.lander.told_ns.get(run_id, 0)
                 elif before is not None and before.told is told:
@@ -180,12 +178,6 @@ class Board:
         ]
         return sorted(wanted, key=lambda one: (-told_ns[one[0]], one[1]))
 
-    def _stays(self, told: Told, now_ns: int) -> bool:
-        """Whether a run is still told of. One that fell silent does not vanish with its silence: that is news."""
-        state = told.report.state
-        kept_s = self._options.ended_s if state in _ENDED else self._options.lost_s
-        return state in _AT_WORK or now_ns - told.summary.last_event_ns <= kept_s * NS_PER_S
-
     def _show(self, found: Mapping[str, _Shown], fresh: Mapping[str, Told]) -> None:
         """Puts runs on the board: those computed anew with counters that are written down first."""
         wanted = {name: counters(told, told.figures) for name, told in fresh.items()}
@@ -212,7 +204,7 @@ class Board:
         ages_s = [
             max(now_ns - one.told.figures.windows_end_ns, 0) / NS_PER_S
             for one in shown.values()
-            if one.told.report.state in _AT_WORK
+            if one.told.report.state in AT_WORK
         ]
         db_bytes = size_bytes(self._db)
         told = self._round

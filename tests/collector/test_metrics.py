@@ -17,8 +17,8 @@ from exposed import Watched, counters, key, read
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from landing_cases import line
-from made_events import T0_NS, S, attempt, by_hand
-from service_running import Collector, eventually
+from made_events import T0_NS, S, attempt, by_hand, write
+from service_running import Collector, eventually, goodput
 
 from goodput_collector.exposition import Family, Kind, page
 from goodput_collector.metrics import COLLECTOR_FAMILIES, FAMILIES, RUN_FAMILIES, MetricOptions
@@ -216,8 +216,18 @@ def test_counters_go_on_after_a_restart_and_when_the_past_shrinks(watched: Watch
     allocated = key("goodput_allocated_gpu_seconds_total", run="by-hand")
     assert before[allocated] == 146
     # The scheduler says that the job held one GPU, and not for so long: the ledger shrinks, the counter does not.
-    grant = {"kind": "allocation", "source": "slurm", "seq": 0, "ts_ns": T0_NS + 75 * S, "job": "local:host:1", "gpus": 1,
-             "submit_ns": T0_NS - 30 * S, "start_ns": T0_NS, "end_ns": T0_NS + 73 * S, "end_reason": "completed"}  # fmt: skip
+    grant = {
+        "kind": "allocation",
+        "source": "slurm",
+        "seq": 0,
+        "ts_ns": T0_NS + 75 * S,
+        "job": "local:host:1",
+        "gpus": 1,
+        "submit_ns": T0_NS - 30 * S,
+        "start_ns": T0_NS,
+        "end_ns": T0_NS + 73 * S,
+        "end_reason": "completed",
+    }
     watched.send("slurm", line(grant) + b"\nnonsense\n")
     _, after = watched.scrape()
     assert sum(value for one, value in after.items() if one[0] == "goodput_gpu_seconds") == 73
@@ -245,7 +255,7 @@ def test_a_disk_that_refuses_stops_counters_and_not_gauges(watched: Watched, clo
         raise duckdb.IOException("No space left on device")
 
     monkeypatch.setattr(watched.board._marks, "raised", refuse)
-    types, after = watched.scrape()
+    _, after = watched.scrape()
     steps, ratio = key("goodput_steps_total", run="by-hand"), key("goodput_ratio", run="by-hand")
     assert after[steps] == before[steps] and after[ratio] != before[ratio]
 
@@ -265,8 +275,19 @@ def lives(data: st.DataObject) -> list[dict[str, Any]]:
         began = stop_s + data.draw(st.sampled_from([1.0, 90.0]))
     if data.draw(st.booleans()):
         gpus, held_s = data.draw(st.integers(0, 4)), data.draw(st.sampled_from([5, 60]))
-        events.append({"kind": "allocation", "run": "by-hand", "source": "slurm", "seq": 0, "ts_ns": T0_NS + 75 * S,
-                       "job": "local:host:1", "gpus": gpus, "start_ns": T0_NS, "end_ns": T0_NS + held_s * S})  # fmt: skip
+        events.append(
+            {
+                "kind": "allocation",
+                "run": "by-hand",
+                "source": "slurm",
+                "seq": 0,
+                "ts_ns": T0_NS + 75 * S,
+                "job": "local:host:1",
+                "gpus": gpus,
+                "start_ns": T0_NS,
+                "end_ns": T0_NS + held_s * S,
+            }
+        )
     return events
 
 
@@ -343,6 +364,35 @@ def test_over_http_with_a_token_in_both_formats(tmp_path: Path) -> None:
         collector.start()
         eventually(lambda: collector.ask("/metrics", headers=allowed)[1].count(b'run="by-hand"') > 90)
         found = read(collector.ask("/metrics", headers=accept)[1], openmetrics=True)
+        copied = tmp_path / "copied.prom"
+        asked = ("--textfile", copied, "--to", collector.url)
+        assert "wants a token" in goodput("export", *asked).stderr
+        assert goodput("export", *asked, "--token-file", reader).returncode == 0
+        assert read(copied.read_bytes())[1].keys() == found[1].keys()
         before, after = counters(types, values), counters(*found)
         assert all(after[one] >= value for one, value in before.items())
         assert collector.stop() < 5
+
+
+def test_export_writes_the_same_to_a_file(tmp_path: Path) -> None:
+    times = ("ts_ns", "start_ns", "end_ns", "process_start_ns")
+    later_ns = time.time_ns() - NOW_NS
+    events = [{k: v + later_ns if k in times else v for k, v in event.items()} for event in by_hand()]
+    db, out = tmp_path / "c.duckdb", tmp_path / "goodput.prom"
+    assert goodput("ingest", write(tmp_path / "e.jsonl", events), "--db", db).returncode == 0
+    out.write_text("older")
+    done = goodput("export", "--textfile", out, "--db", db)
+    assert (done.returncode, done.stderr) == (0, "")
+    _, values = read(out.read_bytes())
+    assert values[key("goodput_steps_total", run="by-hand")] == 50
+    assert values[key("goodput_restarts_total", run="by-hand", cause="crash")] == 1
+    assert out.stat().st_mode & 0o777 == 0o644
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["c.duckdb", "e.jsonl", "goodput.prom"]
+    for wrong, code, said in (
+        (("--textfile", tmp_path / "x.txt"), 2, "end in .prom"),
+        (("--textfile", out, "--to", "nowhere"), 2, "is not a collector's address"),
+        (("--textfile", out, "--to", "http://127.0.0.1:9"), 1, "does not answer"),
+    ):
+        done = goodput("export", *wrong)
+        assert done.returncode == code and said in " ".join(done.stderr.split()), done.stderr
+        assert read(out.read_bytes())[1] == values
