@@ -26,6 +26,8 @@ TICK_S = 0.1
 """Data is on disk after at most about this long."""
 PRESSED_TICK_S = 0.02
 """The same while the memory fills fast."""
+UNSHARED_TICK_S = 0.05
+"""The same where a kill takes the memory along: with the wait for a processor and the disk it stays below 0.1 s."""
 CLOSE_LIMIT_S = 2.0
 """How long the end of a process may wait for its disk."""
 _TELL_DROPS_NS = 1_000_000_000
@@ -101,7 +103,11 @@ class Worker:
         now = self._clock.now_ns()
         self._look_around(now)
         try:
-            self._recorder.steps.flush_older(now)
+            if self._memory.path is None:
+                # Nobody could find a step that waits to be joined with the next ones.
+                self._recorder.steps.flush()
+            else:
+                self._recorder.steps.flush_older(now)
             joined = self._agreement.poll(now)
             if joined is not None:
                 self._recorder.event(
@@ -197,7 +203,8 @@ class Worker:
             warn_once(f"twin of {recorder.run}", twin_warning(recorder.run, self._told_rank, pid))
 
     def _loop(self) -> None:
-        while not self._wake.wait(PRESSED_TICK_S if self._writer.pressed else TICK_S):
+        tick_s = TICK_S if self._memory.path is not None else UNSHARED_TICK_S
+        while not self._wake.wait(PRESSED_TICK_S if self._writer.pressed else tick_s):
             self.tick()
         self.close()
 

@@ -115,7 +115,7 @@ def test_fast_steps_are_joined_at_aligned_step_numbers(spool: Path) -> None:
     """Two ranks of a synchronous job, one of which began elsewhere, cut at the same step numbers."""
     cuts = []
     for name, first in (("a", 1), ("b", 37)):
-        made = make(spool / name)
+        made = make(spool / name, shared=spool.with_name(name))
         for step in range(first, 2001):
             made.step(step, ms=2)
             if step % 50 == 0:
@@ -131,7 +131,7 @@ def test_fast_steps_are_joined_at_aligned_step_numbers(spool: Path) -> None:
 
 def warmed_up(spool: Path, *, ms: float = 2) -> Made:
     """A recorder that joins steps by now, with an event boundary just behind it, at step 128."""
-    made = make(spool)
+    made = make(spool, shared=spool.with_name("memory"))
     for step in range(1, 129):
         made.step(step, ms=ms)
     assert steps_of(made)[-1]["step"] == 128
@@ -204,6 +204,14 @@ def test_a_pending_step_is_written_after_a_second_though_the_loop_stands(spool: 
     assert steps_of(made)[-1]["step"] == 128
     made.time.advance(999)
     assert steps_of(made)[-1]["step"] == 130
+    assert steps_of(made)[-1]["count"] == 2
+
+
+def test_memory_that_dies_with_the_process_keeps_no_step_back(spool: Path) -> None:
+    made = make(spool)
+    for step in range(1, 131):
+        made.step(step, ms=2)
+    assert done_steps(made.events()) == list(range(1, 131))
     assert steps_of(made)[-1]["count"] == 2
 
 
