@@ -46,6 +46,8 @@ def hours(gpu_s: float) -> str:
     """GPU-hours for a person, or GPU-seconds where hours would be noise."""
     if gpu_s >= 3600:
         return f"{gpu_s / 3600:,.1f} GPU-hours"
+    if 0 < gpu_s < 0.01:
+        return "less than 0.01 GPU-seconds"
     return f"{gpu_s:,.0f} GPU-seconds" if gpu_s >= 10 else f"{gpu_s:.2f} GPU-seconds"
 
 
@@ -99,6 +101,9 @@ def _rework(e: Evidence) -> Iterator[Finding]:
     else:
         evidence = f"{several(steps, 'step')} lost in {several(len(e.incidents), 'interruption')}."
         then = "Save closer together, or save when the platform announces a stop (rec.preempted())."
+        if c.mean_interval_s is not None and c.daly_s is not None:
+            evidence += f" Saves are {span(c.mean_interval_s)} apart; the advised interval is {span(c.daly_s)}."
+            then = "Look at what interrupts the run: saves closer together would cost more than they keep."
     yield Finding(code="rework", gpu_s=lost, says=says, evidence=evidence, next=then)
 
 
@@ -133,13 +138,20 @@ def _startup(e: Evidence) -> Iterator[Finding]:
     phases = sorted(e.phases_gpu_s.get(Category.STARTUP, {}).items(), key=lambda item: -item[1])
     most = ", ".join(f"{name} {hours(gpu_s)}" for name, gpu_s in phases[:3])
     restarts = sum(i.restart_gpu_s for i in e.incidents)
+    after = f", of it {hours(restarts)} after interruptions" if restarts > 0 else ""
+    then = "Shorten the largest phase: warm nodes, cached images and compiled code, a faster checkpoint load."
+    if phases and phases[0][0] == "launch":
+        # What a newcomer meets first: the imports before the recorder begins.
+        then = (
+            "Launch is what comes before goodput.start: call it before the heavy imports, and see what is left; "
+            "warm nodes and cached images shorten it."
+        )
     yield Finding(
         code="startup",
         gpu_s=lost,
-        says=f"{e.share_of_loss(lost)} of the loss is startup: {hours(lost)}, "
-        f"of it {hours(restarts)} after interruptions.",
+        says=f"{e.share_of_loss(lost)} of the loss is startup: {hours(lost)}{after}.",
         evidence=f"Most of it: {most}.",
-        next="Shorten the largest phase: warm nodes, cached images and compiled code, a faster checkpoint load.",
+        next=then,
     )
 
 
@@ -179,7 +191,8 @@ def _straggler(e: Evidence) -> Iterator[Finding]:
         where = f" on {worst.node}" if worst.node else ""
         slow = f", {worst.slowdown_ratio:.2f} times the median rank" if worst.slowdown_ratio is not None else ""
         evidence = f"Rank {worst.rank}{where} was the latest in {worst.slowest_steps:,} steps{slow}."
-        then = f"Take the node{where.removeprefix(' on') or f' of rank {worst.rank}'} out, or test it alone."
+        node = f"the node{where.removeprefix(' on') or f' of rank {worst.rank}'}"
+        then = f"Test {node} alone; if it is slow there too, take it out, else look at what this rank does besides."
     else:
         evidence = "No rank is the latest more often than chance."
         then = "Look for noise that wanders: garbage collection, shared storage, other jobs on the nodes."

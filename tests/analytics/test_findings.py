@@ -122,7 +122,12 @@ def test_rework_without_saves_and_with_saves_that_are_close() -> None:
     assert told(e)["rework"].evidence == "1,234 steps lost, and no completed save was reported."
     saves = replace(NO_SAVES, count=9, mean_interval_s=1800.0, daly_s=1800.0)
     finding = told(evidence({"rework": 360_000.0}, incidents=(CRASH,), checkpoints=saves))["rework"]
+    assert finding.evidence.endswith("1 interruption. Saves are 30 min apart; the advised interval is 30 min.")
+    assert finding.next.startswith("Look at what interrupts the run")
+    unknown = replace(saves, daly_s=None)
+    finding = told(evidence({"rework": 360_000.0}, incidents=(CRASH,), checkpoints=unknown))["rework"]
     assert finding.evidence == "30 steps lost in 1 interruption."
+    assert finding.next.startswith("Save closer together")
 
 
 def test_skipped_steps_are_their_own_finding() -> None:
@@ -149,6 +154,14 @@ def test_startup_says_where_it_went() -> None:
     finding = told(e)["startup"]
     assert finding.says == "100 % of the loss is startup: 14.5 GPU-hours, of it 10.0 GPU-hours after interruptions."
     assert finding.evidence == "Most of it: restart 10.0 GPU-hours, init 2.5 GPU-hours, launch 2.0 GPU-hours."
+    assert finding.next.startswith("Shorten the largest phase")
+
+
+def test_startup_without_interruptions_that_is_mostly_before_the_recorder() -> None:
+    e = evidence({"startup": 40_000.0}, phases_gpu_s={"startup": {"init": 4_000.0, "launch": 36_000.0}})
+    finding = told(e)["startup"]
+    assert finding.says == "100 % of the loss is startup: 11.1 GPU-hours."
+    assert finding.next.startswith("Launch is what comes before goodput.start")
 
 
 def test_saves_that_cost_and_saves_that_are_too_close() -> None:
@@ -173,11 +186,13 @@ def test_a_named_rank_and_nobody_to_name() -> None:
     slow = Straggler(rank=3, node="gpu-07", loss_gpu_s=1.0, slowest_steps=4321, slowdown_ratio=1.304)
     finding = told(evidence({"straggler": 40_000.0}, stragglers=(slow,)))["straggler"]
     assert finding.evidence == "Rank 3 on gpu-07 was the latest in 4,321 steps, 1.30 times the median rank."
-    assert finding.next == "Take the node gpu-07 out, or test it alone."
+    assert finding.next == (
+        "Test the node gpu-07 alone; if it is slow there too, take it out, else look at what this rank does besides."
+    )
     bare = replace(slow, node=None, slowdown_ratio=None)
     finding = told(evidence({"straggler": 40_000.0}, stragglers=(bare,)))["straggler"]
     assert finding.evidence == "Rank 3 was the latest in 4,321 steps."
-    assert finding.next == "Take the node of rank 3 out, or test it alone."
+    assert finding.next.startswith("Test the node of rank 3 alone; ")
     assert "more often than chance" in told(evidence({"straggler": 40_000.0}))["straggler"].evidence
 
 
@@ -209,6 +224,11 @@ def test_launches_side_by_side() -> None:
 
 
 def test_durations_and_amounts_as_people_read_them() -> None:
+    assert [hours(0.0), hours(0.004), hours(0.01)] == [
+        "0.00 GPU-seconds",
+        "less than 0.01 GPU-seconds",
+        "0.01 GPU-seconds",
+    ]
     assert [hours(3599), hours(3600), hours(3_600_000)] == ["3,599 GPU-seconds", "1.0 GPU-hours", "1,000.0 GPU-hours"]
     assert [span(9.94), span(10), span(119), span(120), span(7199), span(7200)] == [
         "9.9 s",
