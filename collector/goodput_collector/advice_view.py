@@ -168,10 +168,10 @@ def interval_words(told: IntervalAdvice, price: float | None, over: str) -> str:
 
 
 def _what_if_words(what_if: WhatIf, price: float | None, over: str) -> str:
+    assumes = "" if what_if.change == "all" else f"{what_if.assumes}; "
     return (
         f"  {CHANGES[what_if.change]}: {100 * what_if.gained_ratio:+.1f} points"
-        f"{_worth(what_if.gained_gpu_s, price, over)} ({what_if.assumes}; save after every "
-        f"{duration(what_if.optimal_s)})"
+        f"{_worth(what_if.gained_gpu_s, price, over)} ({assumes}save after every {duration(what_if.optimal_s)})"
     )
 
 
@@ -342,6 +342,10 @@ def outcome_words(outcomes: Sequence[Outcome]) -> str:
         cells += [f"{value:.3f}" for value in (o.checkpoint_ratio, o.rework_ratio, o.restart_ratio)]
         cells += [f"{o.hang_ratio:.3f}"] * hangs + [f"{o.degraded_ratio:.3f}"] * degraded + [f"{o.model_ratio:.3f}"]
         lines.append("".join(f"{cell:>12}" for cell in cells))
+    lines.append(
+        "Shares of the time held, but for the interval; +-: the standard error of goodput; model: what the first-order "
+        "formula says of it."
+    )
     cut = [o for o in outcomes if o.finished_ratio < 1]
     if cut:
         lines.append(
@@ -358,4 +362,8 @@ def ranks_words(rows: Sequence[dict[str, Any]]) -> str:
         f"{row['simulated_slowdown']:>12.3f}{row['formula_slowdown']:>12.3f}"
         for row in rows
     ]
+    lines.append(
+        "slow: the share of its steps in which a rank is slow; any slow: of all steps; then how many normal steps one "
+        "takes on average."
+    )
     return "\n".join(lines)

@@ -36,6 +36,9 @@ COMMANDS.add_typer(METRICS)
 DEFAULT_DB = Path("goodput.duckdb")
 SCHEMA = 1
 MOST_NAMES = 8
+_WHERE_EVENTS_ARE = (
+    "`goodput doctor` names the folder that the recorder writes to; what a collector took is in its own database."
+)
 
 Database = Annotated[
     Path, typer.Option("--db", envvar="GOODPUT_DB", help="The database file.", metavar="FILE", show_default=True)
@@ -186,7 +189,8 @@ def _ingest_words(summary: IngestSummary, db: Path) -> str:
         parts.append(f"{counted(rejected, 'line')} rejected ({reasons})")
     said = "; ".join(parts)
     if not summary.runs:
-        return f"{said}; no run."
+        hint = "" if summary.events else f"\nNo event was found there. {_WHERE_EVENTS_ARE}"
+        return f"{said}; no run.{hint}"
     runs = f"{'run' if len(summary.runs) == 1 else 'runs'} {_names(summary.runs)}"
     # With one run the command shows it; with several, or with a name that is hard to type, it lists them.
     only = summary.runs[0] if len(summary.runs) == 1 else ""
@@ -230,7 +234,7 @@ def _event_files(paths: Sequence[Path]) -> list[Path]:
         recover_dead(path)
         inside = sorted(file for file in path.iterdir() if file.name.endswith((".jsonl", ".jsonl.gz")))
         if not inside:
-            fail(f"{path} is a folder without event files (*.jsonl)")
+            fail(f"{path} is a folder without event files (*.jsonl). {_WHERE_EVENTS_ARE}")
         files += inside
     return files
 

@@ -111,6 +111,11 @@ def _refuse_later(con: duckdb.DuckDBPyConnection, name: str) -> None:
 def _check_place(path: Path, read_only: bool) -> None:
     if path.is_dir():
         raise DatabaseError(f"{path} is a directory; name a database file, such as {path / 'goodput.duckdb'}.")
+    if str(path).startswith(("http:/", "https:/")):
+        raise DatabaseError(
+            "--db takes a database file, not a collector's address; ask a collector with "
+            "`curl ADDRESS/v1/runs/RUN/report` (docs/COLLECTOR.md)."
+        )
     if read_only and not path.exists():
         raise DatabaseError(
             f"There is no database at {path}; load events into it with `goodput ingest FILE --db {path}`."
@@ -141,7 +146,8 @@ def _told(name: str, error: duckdb.Error) -> DatabaseError:
         holder = _HOLDER.search(text)
         which = f" (pid {holder[1]})" if holder else ""
         return DatabaseLockedError(
-            f"{name} is in use by another process{which}; stop that process (a collector, perhaps), or ask it instead."
+            f"{name} is in use by another process{which}; stop that process, or, if it is a collector, ask it: "
+            "`curl http://127.0.0.1:9470/v1/runs/RUN/report`, at the address that it listens on (docs/COLLECTOR.md)."
         )
     if "not a valid DuckDB" in text or "magic bytes" in text:
         return DatabaseError(f"{name} is not a DuckDB database; name another file with --db.")

@@ -37,6 +37,8 @@ def check_spool(path: Path) -> int:
     if found.st_uid != uid and uid != 0:
         raise SpoolError(f"The spool {path} belongs to another user (uid {found.st_uid}); run this as that user.")
     if stat.S_IMODE(found.st_mode) & 0o022:
+        if found.st_mode & stat.S_ISVTX:  # such as /tmp: never ours to close
+            raise SpoolError(f"The spool {path} is a folder that all users share; name one of your own inside it.")
         raise SpoolError(f"Other users can write to the spool {path}; close it to them: chmod go-w {path}")
     for parent in path.resolve().parents:
         above = parent.stat()

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 GROUP = "goodput.commands"
 DEBUG_VARIABLE = "GOODPUT_DEBUG"
-NEEDS_COLLECTOR = "this command needs the collector's packages: pip install 'goodput-ledger[collector]'"
+NEEDS_COLLECTOR = (
+    "this install is the bare one, with `goodput run` and `goodput doctor`; all else needs "
+    "pip install 'goodput-ledger[collector]', or in a checkout pip install '.[collector]'"
+)
 
 OWN = {
     "run": "Run a training command and record it, without any change to its code.",
@@ -168,7 +171,7 @@ def _explain(error: Exception) -> int:
     if hasattr(error, "format_message"):  # what typer raises for bad usage; its base class has moved between releases
         context = getattr(error, "ctx", None)
         where = context.command_path if context is not None else "goodput"
-        message = " ".join(str(error.format_message()).split())
+        message = " ".join(str(error.format_message()).split()).removeprefix("Invalid value: ")
         full_stop = "" if message.endswith((".", "?", "!")) else "."
         return _fail(f"{message}{full_stop} See: {where} --help", cast(int, getattr(error, "exit_code", EXIT_USAGE)))
     if type(error).__name__ == "Abort":  # how typer passes on an interrupt at a prompt

@@ -79,6 +79,7 @@ def test_advice_in_gpu_hours_and_money(capsys: pytest.CaptureFixture[str]) -> No
     assert {w["change"] for w in told["what_ifs"]} == {"async_save", "faster_restart", "all"}
     said = words(capsys, "advise", *FIGURES, "--gpus", "64", "--price", "2", "--interval-s", "7200")
     assert said.startswith("Save after every 25 min 58 s of work: goodput 81.5 % at best.\n")
+    assert said.count("all of these") == 1
     lost_gpu_h = told["actual"]["waste_gpu_s"] / 3600
     assert f"two saves: goodput 66.0 %; {lost_gpu_h:.1f} GPU-hours lost in a day, worth {2 * lost_gpu_h:,.2f}." in said
 
@@ -172,7 +173,9 @@ def test_simulated_rows(capsys: pytest.CaptureFixture[str]) -> None:
     goodputs = [row["goodput_ratio"] for row in told]
     assert goodputs == pytest.approx([0.665, 0.765, 0.812, 0.815, 0.799, 0.775, 0.719, 0.662, 0.554, 0.816], abs=0.01)
     said = words(capsys, *SIMULATE, "--interval-min", "30,young,daly,optimal", "--runs", "50")
-    assert [line.split()[0] for line in said.splitlines()] == ["interval", "30", "27", "25", "25"]
+    *rows, legend = said.splitlines()
+    assert [line.split()[0] for line in rows] == ["interval", "30", "27", "25", "25"]
+    assert legend.endswith("model: what the first-order formula says of it.")
 
 
 def test_what_else_it_simulates_is_told_only_then(capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,7 +204,9 @@ def test_slow_ranks(capsys: pytest.CaptureFixture[str]) -> None:
     ]  # fmt: skip
     assert all(abs(row["simulated_slowdown"] - row["formula_slowdown"]) < 0.02 for row in told)
     assert set(told[0]) == {"ranks", "slow_ratio", "any_slow_ratio", "simulated_slowdown", "formula_slowdown"}
-    assert words(capsys, "simulate", "--ranks", "8").splitlines()[1].split()[0] == "8"
+    said = words(capsys, "simulate", "--ranks", "8").splitlines()
+    assert said[1].split()[0] == "8"
+    assert said[-1].endswith("then how many normal steps one takes on average.")
 
 
 # -- what cannot be ---------------------------------------------------------------------------------------------------

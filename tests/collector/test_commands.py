@@ -69,7 +69,11 @@ def test_ingest_names_the_runs_and_the_next_command(tmp_path: Path, capsys: pyte
     several = said(*"abcdefghij")
     assert several[0].endswith("; runs a, b, c, d, e, f, g, h and 2 more.")
     assert several[1] == "Next: goodput report --db run.duckdb"
-    assert said() == ["0 events read; 0 new; 1 line rejected (not_json 1); no run."]
+    assert said() == [
+        "0 events read; 0 new; 1 line rejected (not_json 1); no run.",
+        "No event was found there. `goodput doctor` names the folder that the recorder writes to; "
+        "what a collector took is in its own database.",
+    ]
 
 
 def test_ingest_again_takes_nothing_twice(events: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -282,7 +286,7 @@ def test_event_files_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureF
     assert "none.jsonl" in failure(capsys)
     (tmp_path / "empty").mkdir()
     assert main(["ingest", "empty"]) == 1
-    assert failure(capsys) == "empty is a folder without event files (*.jsonl)"
+    assert failure(capsys).startswith("empty is a folder without event files (*.jsonl). `goodput doctor` names")
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "x", "1e300", "1e10"])

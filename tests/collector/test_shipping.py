@@ -382,6 +382,11 @@ def test_a_spool_that_another_user_could_have_prepared_is_refused(tmp_path: Path
     open_to_all.chmod(0o777)
     with pytest.raises(SpoolError, match="chmod go-w"):
         check_spool(open_to_all)
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    with pytest.raises(SpoolError, match="name one of your own inside it"):
+        check_spool(shared)
     (open_to_all / "inner").mkdir(mode=0o700)
     with pytest.raises(SpoolError, match="in the place of"):
         check_spool(open_to_all / "inner")

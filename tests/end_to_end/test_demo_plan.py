@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
 from goodput_collector.demo import DemoOptions, DemoUsageError, Fault
 from goodput_collector.demo.options import make_plan, slow_steps
+from goodput_collector.demo.run import command_name
 
 
 def test_faults_are_played_in_their_own_order() -> None:
@@ -70,3 +72,12 @@ def test_a_kill_or_hang_is_far_from_saves_and_a_hang_beyond_the_hang_limit() -> 
 def test_what_cannot_be_played_is_refused_in_words(wrong: dict[str, object]) -> None:
     with pytest.raises(DemoUsageError, match="--"):
         DemoOptions(**wrong)  # type: ignore[arg-type]
+
+
+def test_the_command_to_call_next_is_one_that_the_shell_finds(tmp_path: Path) -> None:
+    here, other = str(tmp_path / ".venv/bin/goodput"), str(tmp_path / "bin/goodput")
+    assert command_name(here, here) == "goodput"
+    assert command_name(here, other) == command_name(here, None) == here
+    assert command_name(".venv/bin/goodput", None) == ".venv/bin/goodput"
+    assert command_name("my env/bin/goodput", None) == "'my env/bin/goodput'"
+    assert command_name("-m", None) == "goodput"

@@ -158,8 +158,9 @@ def test_the_bare_install_says_which_extra_to_add() -> None:
     code = "import sys\nsys.modules['typer'] = None\nfrom goodput.cli import main\nsys.exit(main(ARGS))\n"
     bare = python(code.replace("ARGS", "[]"))
     assert (bare.returncode, bare.stdout) == (2, "")
-    assert (
-        bare.stderr == "goodput: this command needs the collector's packages: pip install 'goodput-ledger[collector]'\n"
+    assert bare.stderr == (
+        "goodput: this install is the bare one, with `goodput run` and `goodput doctor`; all else needs "
+        "pip install 'goodput-ledger[collector]', or in a checkout pip install '.[collector]'\n"
     )
     told = python(code.replace("ARGS", "['--version']"))
     assert (told.returncode, told.stderr) == (0, "")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
+import shlex
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -45,13 +47,13 @@ def play(options: DemoOptions) -> int:
     try:
         home = _make_home(options.keep)
     except (OSError, DemoUsageError) as error:
-        errors.print(f"{error}", markup=False)
+        errors.print(f"goodput: {error}", markup=False)
         return BAD_USAGE
     try:
         with _interruptible():
             return _perform(home, make_plan(options), console, keep_all=options.keep is not None)
     except (DemoFailedError, TrainingEndedError) as error:
-        errors.print(str(error), markup=False)
+        errors.print(f"goodput: {error}", markup=False)
         return FAILED
     except KeyboardInterrupt:
         errors.print(f"Interrupted: all processes were ended. What was written so far is in {home}", markup=False)
@@ -136,11 +138,23 @@ def _verdict(console: Console, lines: list[Line | Fact], db: Path, home: Path) -
         console.print(f"{len(off)} of {len(lines)} figures are off by more than they should be: {', '.join(off)}.")
     else:
         console.print(f"All {len(lines)} figures agree with what was done.")
-    console.print(f"See it again:   goodput report {RUN_NAME} --db {db}", markup=False, soft_wrap=True)
+    goodput = command_name(sys.argv[0], shutil.which("goodput"))
+    console.print(f"See it again:   {goodput} report {RUN_NAME} --db {db}", markup=False, soft_wrap=True)
+    console.print(f"What to change: {goodput} advise {RUN_NAME} --db {db}", markup=False, soft_wrap=True)
     if _has_dashboard():
-        console.print(f"In a browser:   goodput dashboard --db {db}", markup=False, soft_wrap=True)
+        console.print(f"In a browser:   {goodput} dashboard --db {db}", markup=False, soft_wrap=True)
     console.print(f"All that it rests on is in {home}", markup=False, soft_wrap=True)
     return FAILED if off else 0
+
+
+def command_name(called: str, found: str | None) -> str:
+    """How to call this command again: as it was called, where the shell would find none, or another one's.
+
+    `called`: the program's name as this process was given it; `found`: what the shell finds under `goodput`.
+    """
+    if Path(called).name != "goodput":
+        return "goodput"  # by python -m, or from a test
+    return "goodput" if found is not None and Path(found).resolve() == Path(called).resolve() else shlex.quote(called)
 
 
 def _show_report(console: Console, report: Report) -> None:
