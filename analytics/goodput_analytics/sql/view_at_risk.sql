@@ -28,15 +28,21 @@ known AS (
     SELECT known_ns, max(since_ns) OVER (ORDER BY known_ns, since_ns ROWS UNBOUNDED PRECEDING) AS since_ns FROM marks
 ),
 asked AS (
-    SELECT s.start_ns, s.end_ns, k.since_ns FROM stretches s ASOF LEFT JOIN known k ON s.end_ns >= k.known_ns
+    SELECT s.start_ns, s.end_ns, k.since_ns, g.from_ns, g.width_ns
+    FROM stretches s ASOF LEFT JOIN known k ON s.end_ns >= k.known_ns CROSS JOIN grid g
 ),
 work AS (
-    SELECT end_ns, sum((end_ns - start_ns)::HUGEINT * gpus) OVER (ORDER BY end_ns, start_ns ROWS UNBOUNDED PRECEDING) AS done_gpu_ns
-    FROM gp_ledger WHERE category IN ('productive', 'rework') AND place = 'steps' AND end_ns > start_ns
+    SELECT (l.end_ns - g.from_ns) // g.width_ns AS cell, sum((l.end_ns - l.start_ns)::HUGEINT * l.gpus) AS gpu_ns
+    FROM gp_ledger l CROSS JOIN grid g
+    WHERE l.category IN ('productive', 'rework') AND l.place = 'steps' AND l.end_ns > l.start_ns
+    GROUP BY ALL
+),
+done AS (
+    SELECT cell, sum(gpu_ns) OVER (ORDER BY cell ROWS UNBOUNDED PRECEDING) AS done_gpu_ns FROM work
 )
 SELECT a.start_ns, a.end_ns,
     greatest(coalesce(w.done_gpu_ns, 0) - coalesce(v.done_gpu_ns, 0), 0)::DOUBLE / 1e9 AS at_risk_gpu_s
 FROM asked a
-ASOF LEFT JOIN work w ON a.end_ns >= w.end_ns
-ASOF LEFT JOIN work v ON a.since_ns >= v.end_ns
+ASOF LEFT JOIN done w ON (a.end_ns - a.from_ns) // a.width_ns >= w.cell
+ASOF LEFT JOIN done v ON (a.since_ns - a.from_ns) // a.width_ns >= v.cell
 ORDER BY a.start_ns

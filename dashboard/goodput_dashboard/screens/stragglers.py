@@ -1,0 +1,128 @@
+"""Who was slow: what waiting for slow ranks cost, whose fault it was, and when nobody can be named."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from goodput_analytics import Category, Report
+from goodput_dashboard import charts, context, parts, words
+from goodput_dashboard.colours import CATEGORY_COLOURS
+from goodput_dashboard.figures import percent, plain, unit_for
+
+STRETCHES = 120
+WORST = 8
+
+
+def body(report: Report) -> None:
+    """The page below the run's head."""
+    lost = report.gpu_s[Category.STRAGGLER]
+    unit = unit_for(report.allocated_gpu_s)
+    phases = report.phases_gpu_s.get(Category.STRAGGLER, {})
+    with st.grid(min_column_width=150):
+        st.metric(
+            f"Waited for slow ranks, {unit.short}", unit.number(lost), help=words.CATEGORIES["straggler"], border=True
+        )
+        st.metric(f"For a rank that can be named, {unit.short}", unit.number(phases.get("rank", 0.0)), border=True)
+        st.metric(f"For jitter, {unit.short}", unit.number(phases.get("jitter", 0.0)), border=True,
+                  help="Now this rank, now that one was the latest, no more often than chance.")  # fmt: skip
+        st.metric("Ranks named", f"{len(report.stragglers):,}", border=True)
+    if lost <= 0:
+        st.success("No step waited for a slow rank, as far as ranks tell when their own work was done.")
+        return
+    if not report.stragglers:
+        st.info(
+            "No rank can be named: none was the latest more often than chance, or ranks do not tell when their own "
+            "work was done. After an all-reduce all steps are equally long; "
+            "`rec.own_work_done()` in a step tells them apart."
+        )
+    else:
+        _named(report)
+    rows = [row for row in parts.rows("view_timeline", report, most=STRETCHES) if row["category"] == "straggler"]
+    if rows:
+        st.markdown("#### Loss over time")
+        figure = charts.lines(
+            rows, "gpus", zone=context.zone(), title="GPUs waiting", revision=report.run,
+            colour=CATEGORY_COLOURS[Category.STRAGGLER],
+        )  # fmt: skip
+        parts.chart(figure, "loss", "GPUs that waited for slow ranks, over time")
+    _lateness(report)
+    _what_if(report)
+
+
+def _named(report: Report) -> None:
+    unit = unit_for(report.allocated_gpu_s)
+    st.markdown("#### Ranks by loss charged")
+    parts.table(
+        [
+            {
+                "rank": one.rank,
+                "node": one.node,
+                unit.short: unit.value(one.loss_gpu_s),
+                "steps as the latest": one.slowest_steps,
+                "beside the median": one.slowdown_ratio,
+            }
+            for one in report.stragglers
+        ],
+        "stragglers",
+        alt="Slow ranks by the loss charged to them",
+        config={
+            unit.short: st.column_config.NumberColumn(format=unit.column),
+            "steps as the latest": st.column_config.NumberColumn(format="%,d"),
+            "beside the median": st.column_config.NumberColumn(format="%.2f ×", help=words.SLOWDOWN),
+        },
+    )
+
+
+def _lateness(report: Report) -> None:
+    zone = context.zone()
+    rows = parts.rows("view_lateness", report, most=STRETCHES)
+    if not rows:
+        st.caption("Ranks do not tell when their own work was done, so nothing can be said rank by rank.")
+        return
+    st.markdown("#### Rank by rank over time", help=words.LATENESS)
+    parts.chart(charts.heat_map(rows, zone=zone, revision=report.run), "lateness", "How late each rank was over time")
+    looked = max(row["steps"] for row in rows)
+    st.caption(f"Of each stretch up to {looked:,} steps are looked at. What nobody reported stays empty.")
+    lowest = sorted({row["first_rank"] for row in rows})
+    named = [one.rank for one in report.stragglers if one.rank in lowest]
+    ranks = [str(rank) for rank in lowest]
+    chosen = st.selectbox(
+        "One rank against the median", ranks, index=ranks.index(str(named[0])) if named else 0, key="rank",
+        bind="query-params",
+    )  # fmt: skip
+    if chosen in ranks:
+        figure = charts.rank_line(rows, int(chosen), zone=zone, revision=f"{report.run}{chosen}")
+        parts.chart(figure, "one_rank", f"How much later than the median rank {chosen} was, over time")
+
+
+def _what_if(report: Report) -> None:
+    rows = parts.rows("view_worst_ranks", report, most=WORST)
+    if not rows:
+        return
+    unit = unit_for(report.allocated_gpu_s)
+    st.markdown("#### If the worst few ranks were like the rest")
+    parts.table(
+        [
+            {
+                "without the worst": row["k"],
+                "the last of them": row["rank"],
+                "of the waiting would go": row["saved_ratio"],
+                unit.short: unit.value(row["saved_gpu_s"]),
+            }
+            for row in rows
+        ],
+        "what_if",
+        alt="What would be saved if the worst few ranks were typical",
+        config={
+            "of the waiting would go": st.column_config.NumberColumn(format="percent"),
+            unit.short: st.column_config.NumberColumn(format=unit.column),
+        },
+    )
+    best = rows[0]
+    st.caption(
+        plain(f"Without rank {best['rank']} alone, {percent(best['saved_ratio'])} of it would go: ")
+        + "each step then waits for the latest of the others. From a sample of the run's steps."
+    )
+
+
+parts.page(body)
