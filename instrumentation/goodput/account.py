@@ -32,7 +32,7 @@ def account(folder: Path, spool: Path, endings: Sequence[Ending], left: Sequence
     if len(bad) > _MOST_DEATHS:
         lines.append(f"{len(bad) - _MOST_DEATHS} more ranks did not end well")
     lines += [f"not seen: {line}" for line in unseen(ranks, closed, launchfolder.read_words(folder))]
-    silent = [end.rank for end in endings if not end.known and end.rank.source not in closed]
+    silent = [end.rank for end in endings if not (end.known or end.replaced or end.rank.source in closed)]
     if silent:
         lines.append(f"not seen: how {_named(silent)} ended")
     lines += [f"note: {note}" for note in launchfolder.read_notes(folder)[:_MOST_NOTES]]

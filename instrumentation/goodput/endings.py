@@ -33,6 +33,7 @@ class Ending:
         exit_code, signal: how; both None when that could not be seen.
         oom: the kernel killed it for want of memory; None when that cannot be known.
         seen_ns: when, in ns since the epoch.
+        replaced: the process lives on as another program (`exec`), which records as a rank of its own.
     """
 
     rank: RankFile
@@ -40,6 +41,7 @@ class Ending:
     signal: int | None
     oom: bool | None
     seen_ns: int
+    replaced: bool = False
 
     @property
     def known(self) -> bool:
@@ -51,6 +53,8 @@ class Ending:
 
     def words(self) -> str:
         """How it ended, for people."""
+        if self.replaced:
+            return "became another program"
         if self.signal is not None:
             return f"was killed by {signal_name(self.signal)}" + (" (out of memory)" if self.oom else "")
         return "ended unseen" if self.exit_code is None else f"ended with exit code {self.exit_code}"
@@ -125,6 +129,7 @@ class Endings:
             if rank.source in self._known:
                 continue
             self._known.add(rank.source)
+            self._replace(rank)
             try:
                 fd = os.pidfd_open(rank.pid)
             except OSError:
@@ -138,6 +143,20 @@ class Endings:
             self._open[fd] = rank
             self._poll.register(fd, select.POLLIN)
 
+    def _replace(self, rank: RankFile) -> None:
+        """A process that announces itself a second time has become another program: what it was before is gone."""
+        for fd, before in list(self._open.items()):
+            if (before.pid, before.start_ticks) == (rank.pid, rank.start_ticks):
+                self._leave(fd)
+                self._seen(
+                    Ending(rank=before, exit_code=None, signal=None, oom=None, seen_ns=rank.begun_ns, replaced=True)
+                )
+
+    def _leave(self, fd: int) -> None:
+        self._poll.unregister(fd)
+        del self._open[fd]
+        os.close(fd)
+
     def _gone(self, fd: int, rank: RankFile, return_code: int | None) -> None:
         code = zombie_code(rank.pid) if return_code is None else return_code
         for _ in range(_TELLING_ROUNDS if code is None else 0):
@@ -145,9 +164,7 @@ class Endings:
             if code is not None:
                 break
             time.sleep(_TELLING_ROUND_S)
-        self._poll.unregister(fd)
-        del self._open[fd]
-        os.close(fd)
+        self._leave(fd)
         self._end(rank, code)
 
     def _end(self, rank: RankFile, code: int | None) -> None:

@@ -49,6 +49,8 @@ def _fields(ending: Ending, last_words: str | None) -> dict[str, Field]:
         fields["signal"] = ending.signal
     if ending.oom is not None:
         fields["oom"] = ending.oom
-    if last_words is not None and not ending.clean:
+    if ending.replaced:
+        fields["detail"] = "the process became another program"
+    elif last_words is not None and not ending.clean:
         fields["detail"] = last_words
     return fields

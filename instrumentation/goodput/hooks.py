@@ -43,6 +43,11 @@ def recording() -> LiveRecorder | None:
     return None
 
 
+def recorded_before() -> bool:
+    """This program has recorded already."""
+    return bool(_watched)
+
+
 def earliest_start_ns(process_start_ns: int, now_ns: int) -> int:
     """Since when a recorder that begins now has the process for itself: since the process began, since the recorder
     before it ended, or since now while another one records."""

@@ -10,6 +10,9 @@ from pathlib import Path
 
 from goodput.clock import ahead_ns
 
+LIFE_VARIABLE = "_GOODPUT_LIFE"
+"""The process that records, as `life` has it; for itself, should it become another program."""
+
 
 def process_start_ns(now_ns: Callable[[], int]) -> int:
     """When this process was started, in ns since the epoch by the clock `now_ns`.
@@ -27,6 +30,20 @@ def process_start_ns(now_ns: Callable[[], int]) -> int:
     except (OSError, ValueError, IndexError, AttributeError):
         return now_ns()
     return min(booted_ns + since_boot_ns, now_ns())
+
+
+def life(variables: Mapping[str, str]) -> tuple[str, bool]:
+    """This process as `PID.TICKS`, and whether it has recorded before it became another program (`exec`).
+
+    The kernel goes on counting such a process from its first start; what knows better is `LIFE_VARIABLE`, which the
+    recorder leaves in the environment: after an exec it names this very process, in a child another one.
+    """
+    try:
+        stat = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace")
+        own = f"{os.getpid()}.{stat.rpartition(')')[2].split()[19]}"
+    except (OSError, IndexError):
+        return "", False
+    return own, variables.get(LIFE_VARIABLE) == own
 
 
 def boot_id() -> str | None:

@@ -133,6 +133,11 @@ def _begin(
     guard = Guard()
     process_start_ns = process.process_start_ns(clock.now_ns)
     now = clock.now_ns()
+    own_life, replaced = process.life(environment.variables)
+    if replaced and not hooks.recorded_before():
+        # An exec: the time before belongs to the program that this process was.
+        process_start_ns = now
+    os.environ[process.LIFE_VARIABLE] = own_life
     started = hooks.earliest_start_ns(process_start_ns, now)
     identity = identify(environment.variables, host=os.uname().nodename, pid=os.getpid(), parent_pid=os.getppid())
     source = f"r{identity.rank}-{_file_part(identity.node)}-{os.urandom(8).hex()}"

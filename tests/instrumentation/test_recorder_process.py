@@ -368,3 +368,38 @@ print(json.dumps({
         [sys.executable, "-c", script], env=environment(spool), capture_output=True, text=True, timeout=60
     )
     assert json.loads(done.stdout) == {"foreign": [], "threads": 1, "opened": []}, done.stderr
+
+
+def test_a_program_that_replaces_itself_begins_when_it_says_so(spool: Path) -> None:
+    script = """
+        rec = goodput.start(run="again")
+        with rec.step(1):
+            time.sleep(0.05)
+        if "again" not in sys.argv:
+            code = sys.orig_argv[sys.orig_argv.index("-c") + 1]
+            os.execv(sys.executable, [sys.executable, "-c", code, "again"])
+        rec.finish()
+        # A second record of the same program goes on from the first.
+        rec = goodput.start(run="other")
+        rec.finish()
+        import subprocess
+        child = "import goodput; goodput.start(run='child').finish()"
+        subprocess.run([sys.executable, "-c", child], check=True)
+        """
+    done = run_script(script, spool)
+    assert (done.returncode, done.stderr) == (0, "")
+    events = read_events(spool)
+    first, second = sorted((e for e in by_run(events, "again") if e["kind"] == "start"), key=lambda e: e["ts_ns"])
+    assert first["pid"] == second["pid"] and first["job"] == second["job"]
+    assert first["process_start_ns"] < first["ts_ns"]
+    done_ns = next(e["end_ns"] for e in events if e["kind"] == "step" and e["source"] == first["source"])
+    assert done_ns < second["process_start_ns"] <= second["ts_ns"]
+    finished_ns = next(e["ts_ns"] for e in by_run(events, "again") if e["kind"] == "stop")
+    (other,) = (e for e in by_run(events, "other") if e["kind"] == "start")
+    assert abs(other["process_start_ns"] - finished_ns) < 20_000_000
+    (child,) = (e for e in by_run(events, "child") if e["kind"] == "start")
+    assert child["process_start_ns"] < child["ts_ns"], "a child has a start of its own"
+
+
+def by_run(events: list[dict[str, Any]], run: str) -> list[dict[str, Any]]:
+    return [event for event in events if event["run"] == run]

@@ -281,3 +281,29 @@ print("end", file=sys.stderr)
     assert [
         line for line in lines if line.startswith("goodput: note: a checkpoint was loaded that does not tell")
     ] != []
+
+
+def test_a_rank_that_replaces_itself_is_two_attempts_in_order(spool: Path, tmp_path: Path) -> None:
+    script = tmp_path / "again.py"
+    script.write_text(
+        "import os, sys, torch\n"
+        "net = torch.nn.Linear(2, 2)\n"
+        "optimizer = torch.optim.AdamW(net.parameters())\n"
+        "for _ in range(6):\n"
+        "    net(torch.ones(2)).sum().backward()\n"
+        "    optimizer.step()\n"
+        "if len(sys.argv) == 1:\n"
+        "    os.execv(sys.executable, [sys.executable, __file__, 'again'])\n"
+    )
+    done = run_under([PYTHON, str(script)], spool, "--run", "again")
+    assert done.returncode == 0
+    said = done.stderr.decode()
+    assert "was killed" not in said and "not seen: how" not in said
+    events = read_events(spool)
+    first, second = sorted(by_kind(events, "start"), key=lambda event: event["ts_ns"])
+    (seen,) = by_kind(events, "exit_observed")
+    assert seen["of"] == first["source"] and "exit_code" not in seen and "another program" in seen["detail"]
+    assert seen["ts_ns"] < own(by_kind(events, "step"), second["source"])[0]["end_ns"]
+    found = report_of("again", spool, tmp_path / "db")
+    assert (found["state"], len(found["attempts"])) == ("finished", 2)
+    assert [attempt["end_cause"] for attempt in found["attempts"]] == ["crash", "finished"]
