@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import subprocess
 import sys
@@ -349,7 +350,7 @@ def test_a_clock_that_is_stepped_moves_no_event(spool: Path, by_s: int) -> None:
     events = read_events(spool)
     steps = [event for event in of_rank(events) if event["kind"] == "step"]
     assert [event["step"] for event in steps] == list(range(1, 21))
-    for before, after in zip(steps, steps[1:], strict=False):
+    for before, after in itertools.pairwise(steps):
         assert 0 <= after["start_ns"] - before["end_ns"] < 10**9
     assert all(60 * MS <= event["end_ns"] - event["start_ns"] < 10**9 for event in steps)
     slack_ns = 50 * MS
