@@ -363,7 +363,7 @@ def ranks_words(rows: Sequence[dict[str, Any]]) -> str:
         for row in rows
     ]
     lines.append(
-        "slow: the share of its steps in which a rank is slow; any slow: of all steps; then how many normal steps one "
-        "takes on average."
+        "slow: the share of its steps in which a rank is slow; any slow: the share of steps in which any rank is; then "
+        "how many normal steps one takes on average."
     )
     return "\n".join(lines)
