@@ -163,13 +163,19 @@ def _checkpoint(e: Evidence) -> Iterator[Finding]:
             code="saves_failed",
             gpu_s=None,
             says=f"{several(c.failed, 'save')} failed or never became durable.",
-            evidence=f"{c.count} completed.",
+            evidence=f"{c.count:,} completed.",
             next="Check storage; a save that nobody finished bounds no loss.",
         )
-    if lost <= 0 or c.mean_blocking_s is None:
+    if lost <= 0:
         return
-    evidence = f"{c.count} saves block the loop for {span(c.mean_blocking_s)} on average."
     then = "Save asynchronously or sharded: a shorter block is worth more than a better interval."
+    if c.mean_blocking_s is None:
+        evidence = "No save was completed in it."
+        then = "See where saves fail or stand still, and wrap each in rec.checkpoint(step), so that it is seen."
+    elif c.count == 1:
+        evidence = f"1 save blocks the loop for {span(c.mean_blocking_s)}."
+    else:
+        evidence = f"{c.count:,} saves block the loop for {span(c.mean_blocking_s)} on average."
     if c.daly_s is not None and c.mean_interval_s is not None and c.daly_s > 1.5 * c.mean_interval_s:
         evidence += f" They are {span(c.mean_interval_s)} apart; the advised interval is {span(c.daly_s)}."
         then = f"Save every {span(c.daly_s)}."

@@ -138,7 +138,10 @@ def main(argv: Sequence[str] | None = None, sources: Iterable[CommandSource] | N
         print(f"goodput {version()}")
         return 0
     if args[:1] and args[0] in OWN:
-        return _run_own(args[0], args[1:])
+        try:
+            return _run_own(args[0], args[1:])
+        except BrokenPipeError:
+            return _leave_closed_pipe()
     try:
         import typer
     except ImportError:

@@ -97,7 +97,7 @@ def test_a_loss_has_its_finding_and_no_other(category: str, code: str) -> None:
     assert "111.1 GPU-hours" in found[code].says
 
 
-@pytest.mark.parametrize("category", [c.value for c in Category if c not in ("productive", "evaluation", "checkpoint")])
+@pytest.mark.parametrize("category", [c.value for c in Category if c not in ("productive", "evaluation")])
 def test_what_is_below_a_hundredth_is_not_worth_a_sentence(category: str) -> None:
     assert find(evidence({category: 6_000.0})) == ()
     assert set(told(evidence({category: 6_100.0}))) == {category}
@@ -173,6 +173,15 @@ def test_saves_that_cost_and_saves_that_are_too_close() -> None:
     assert close.next == "Save every 30 min."
     near = told(evidence({"checkpoint": 40_000.0}, checkpoints=replace(saves, daly_s=900.0)))["checkpoint"]
     assert near.next.startswith("Save asynchronously")
+    once = told(evidence({"checkpoint": 40_000.0}, checkpoints=replace(saves, count=1)))["checkpoint"]
+    assert once.evidence == "1 save blocks the loop for 45 s."
+
+
+def test_time_in_saves_is_told_though_none_was_completed() -> None:
+    found = told(evidence({"checkpoint": 40_000.0}, checkpoints=replace(NO_SAVES, failed=1)))
+    assert found["checkpoint"].gpu_s == 40_000
+    assert found["checkpoint"].says == "100 % of the loss is blocked by saves: 11.1 GPU-hours."
+    assert found["checkpoint"].evidence == "No save was completed in it."
 
 
 def test_failed_saves_are_told_whatever_they_cost() -> None:

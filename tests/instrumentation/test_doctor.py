@@ -123,3 +123,21 @@ def test_bad_usage_is_a_line() -> None:
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "goodput: unrecognized arguments: --what. See: goodput doctor --help\n"
+
+
+@pytest.mark.parametrize("more", [["--json"], []])
+def test_a_reader_that_goes_away_is_no_error_of_ours(spool: Path, more: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "goodput", "doctor", "--quick", *more],
+            env=plain_environment(spool),
+            stdout=write,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (1, "")
