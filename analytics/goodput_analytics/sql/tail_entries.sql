@@ -4,10 +4,10 @@
 -- Columns: category, phase; start_ns, end_ns; charged_…  whose end pays: the unfinished step of an abort, an evaluation
 --          of a thrown-away step
 -- Algorithm: up to the last mark what no span covers is unattributed. From there to the end: beyond the limit a hang;
---            within it the open activity's: at an abort an unfinished step is rework, in a live attempt still productive.
+--            (a finished attempt has such time only if it is one: gp_tails.declared_ns); within it the open activity's: at an abort an unfinished step is rework, in a live attempt still productive.
 CREATE OR REPLACE TEMP TABLE gp_tail_entries AS
 WITH ends AS (
-    SELECT t.*, a.end_ns, a.outcome, a.last_stop_bad, l.life, l.step
+    SELECT t.*, a.end_ns, a.outcome, l.life, l.step
     FROM gp_tails t JOIN gp_attempts a USING (attempt)
     JOIN gp_last_lives l USING (attempt)
 ),
@@ -27,7 +27,6 @@ holes AS (
 judged AS (
     SELECT *,
         CASE
-            WHEN outcome = 'finished' THEN CASE WHEN hung AND last_stop_bad THEN 'hang' ELSE 'unattributed' END
             WHEN hung THEN CASE WHEN outcome = 'live' AND paused THEN 'unattributed' ELSE 'hang' END
             WHEN outcome = 'live' THEN coalesce(open_category, 'productive')
             WHEN open_category = 'productive' THEN 'rework'
@@ -49,7 +48,7 @@ UNION ALL
 SELECT attempt, life, step, category,
     CASE
         WHEN category = 'hang' THEN activity
-        WHEN outcome <> 'finished' AND NOT hung AND category IN ('unattributed', 'startup') THEN activity
+        WHEN NOT hung AND category IN ('unattributed', 'startup') THEN activity
     END,
     declared_ns, end_ns,
     CASE WHEN thrown THEN charged_attempt WHEN outcome = 'aborted' AND category = 'rework' THEN attempt END,
