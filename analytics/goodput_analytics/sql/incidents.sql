@@ -8,7 +8,7 @@ CREATE OR REPLACE TEMP TABLE gp_incidents AS
 WITH rework AS (
     SELECT charged_attempt AS attempt, charged_life AS life,
         sum((end_ns - start_ns)::HUGEINT * gpus) AS rework_gpu_ns
-    FROM gp_ledger WHERE category = 'rework' AND charged_attempt IS NOT NULL
+    FROM gp_ledger WHERE category = 'rework'
     GROUP BY charged_attempt, charged_life
 ),
 lost AS (
@@ -24,7 +24,6 @@ restarts AS (
         - greatest(l.start_ns, e.abort_ns), 0)::HUGEINT * l.gpus) AS gpu_ns
     FROM gp_ends e
     JOIN gp_ledger l ON l.attempt BETWEEN e.attempt AND CASE WHEN e.inside THEN e.attempt ELSE e.attempt + 1 END
-        AND l.end_ns > e.abort_ns AND l.start_ns < coalesce(e.until_ns, l.end_ns)
     WHERE l.category = 'startup'
     GROUP BY e.attempt, e.life, e.inside
 )
