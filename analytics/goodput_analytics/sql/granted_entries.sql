@@ -33,7 +33,6 @@ spare AS (
     FROM pieces p
     JOIN gp_allocations g ON g.job = p.job AND g.start_ns <= p.start_ns AND g.end_ns >= p.end_ns
     LEFT JOIN extents x ON x.job = p.job AND x.start_ns <= p.start_ns AND x.end_ns >= p.end_ns
-    WHERE p.end_ns > p.start_ns
 )
 SELECT attempt::INTEGER AS attempt, step, category::gp_category AS category, phase, start_ns, end_ns, gpus,
     place::gp_place AS place, charged_attempt::INTEGER AS charged_attempt, charged_life::INTEGER AS charged_life, latest_rank
