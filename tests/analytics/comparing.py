@@ -21,13 +21,13 @@ Key = tuple[int | None, str, str | None]
 def product_report(
     con: duckdb.DuckDBPyConnection, run: str, *, now_ns: int | None = None, settings: Settings | None = None
 ) -> dict[str, Any]:
-    """The product's report, with its ledger's exact sums beside, as `_sums`."""
+    """The product's report, with its ledger's exact sums beside, as `_sums`; `_empty` intervals hold nothing."""
     told = report(con, run, now_ns=now_ns, settings=settings).as_json()
-    told["_sums"] = ledger_sums(
-        con.execute(
-            "SELECT run, attempt, category, phase, start_ns, end_ns, gpus, step FROM ledger_intervals"
-        ).fetchall()
-    )
+    intervals = con.execute(
+        "SELECT run, attempt, category, phase, start_ns, end_ns, gpus, step FROM ledger_intervals"
+    ).fetchall()
+    told["_sums"] = ledger_sums(intervals)
+    told["_empty"] = [row for row in intervals if row[4] >= row[5] or row[6] <= 0]
     return told
 
 
@@ -46,6 +46,7 @@ def differences(told: Mapping[str, Any], right: Mapping[str, Any]) -> list[str]:
     expected = {key: value for key, value in right.items() if not key.startswith("_") and key not in NOT_FIGURES}
     expected["quality"] = {k: v for k, v in right["quality"].items() if k not in OF_DELIVERY}
     _compare("", {key: told.get(key, "missing") for key in expected}, expected, found)
+    found += [f"ledger: an interval that holds nothing: {row}" for row in told["_empty"]]
     sums = ledger_sums(right["_intervals"])
     for key in sorted({*sums, *told["_sums"]}, key=repr):
         if told["_sums"].get(key, 0) != sums.get(key, 0):
