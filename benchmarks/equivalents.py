@@ -1,5 +1,70 @@
+# ruff: noqa: E501
 """Changes of the SQL that cannot change any report, each with the reason. `Mutant.key` says how they are named."""
 
 from __future__ import annotations
 
-EQUIVALENT: dict[str, str] = {}
+REASONS: dict[str, tuple[str, ...]] = {
+    "the report asks for its own order; this one serves who reads the relation": (
+        "attempt_list: ORDER BY a.attempt -> ORDER BY a.attempt DESC",
+    ),
+    "a block that has an offset of its own has taken it from the join before": (
+        "clocks: N n.source_id = s.source_id AND s.block < n.block -> N n.source_id = s.source_id AND s.block <= n.block",
+    ),
+    "spares work: a source belongs to one run, and only its own members are joined": (
+        "events: WHERE h.run_id = $run_id AND h.of_source IS NOT NULL -> WHERE h.run_id = $run_id OR h.of_source IS NOT NULL",
+    ),
+    "says only whether windows are worth reducing again; reducing them again changes nothing": (
+        "limits: a.outcome <> 'live' AND EXISTS ( -> a.outcome <> 'live' OR EXISTS (",
+        "limits: p_windows w WHERE w.attempt = a.attempt AND w.last_end_ns > a.end_ns) AS late -> p_windows w WHERE w.attempt = a.attempt OR w.last_end_ns > a.end_ns) AS late",
+        "limits: w.attempt = a.attempt AND w.last_end_ns > a.end_ns) AS late -> w.attempt = a.attempt AND w.last_end_ns >= a.end_ns) AS late",
+    ),
+    "a part begins with a start or a joined, never with a stop": (
+        "part_facts: ource_id = e.source_id AND e.seq BETWEEN p.from_seq AND p.to_seq -> ource_id = e.source_id AND e.seq BETWEEN 1 + p.from_seq AND p.to_seq",
+    ),
+    "a grant that starts with the process gives the same start": (
+        "startup_entries: tions g ON g.job = l.job AND g.start_ns <= l.process_ns GROUP BY l.attempt -> tions g ON g.job = l.job AND g.start_ns < l.process_ns GROUP BY l.attempt",
+    ),
+    "an interval that begins where the other ends shares no time with it: the piece is empty, and left out": (
+        "startup_entries: ON c.attempt = b.attempt AND c.start_ns < b.started_ns AND c.end_ns > greatest(b. -> ON c.attempt = b.attempt AND c.start_ns <= b.started_ns AND c.end_ns > greatest(b.",
+        "startup_entries: c.start_ns < b.started_ns AND c.end_ns > greatest(b.process_ns, b.from_ns) -> c.start_ns < b.started_ns AND c.end_ns >= greatest(b.process_ns, b.from_ns)",
+        "tail_entries: c ON c.attempt = e.attempt AND c.end_ns > e.steps_end_ns AND c.start_ns < e.decla -> c ON c.attempt = e.attempt AND c.end_ns >= e.steps_end_ns AND c.start_ns < e.decla",
+        "tail_entries: .end_ns > e.steps_end_ns AND c.start_ns < e.declared_ns -> .end_ns > e.steps_end_ns AND c.start_ns <= e.declared_ns",
+    ),
+    "a span that ended before is cut to nothing, and pieces before the beginning are left out": (
+        "startup_entries: .start_ns < b.started_ns AND c.end_ns > greatest(b.process_ns, b.from_ns) -> .start_ns < b.started_ns AND c.end_ns > least(b.process_ns, b.from_ns)",
+    ),
+    "spans are cut to the time after the process's start: no piece is both": (
+        "startup_entries: WHEN p.end_ns <= b.process_ns AND b.previous_attempt IS NOT NULL THEN 'restart' WHEN s.name IS NOT NULL THEN s.name WHEN p.end_ns <= b.told_ns THEN 'launch' -> WHEN s.name IS NOT NULL THEN s.name WHEN p.end_ns <= b.process_ns AND b.previous_attempt IS NOT NULL THEN 'restart' WHEN p.end_ns <= b.told_ns THEN 'launch'",
+    ),
+    "two cuts of one attempt are never at one moment (UNION)": (
+        "startup_entries: WHERE p.end_ns > p.start_ns AND p.start_ns >= b.from_ns -> WHERE p.end_ns >= p.start_ns AND p.start_ns >= b.from_ns",
+    ),
+    "where a cover begins, what it takes is what all before it take": (
+        "touched_measures: p_to.attempt = o.attempt AND o.start_ns >= gap_to.start_ns -> p_to.attempt = o.attempt AND o.start_ns > gap_to.start_ns",
+        "touched_measures: from.attempt = o.attempt AND o.after_ns >= gap_from.start_ns -> from.attempt = o.attempt AND o.after_ns > gap_from.start_ns",
+        "touched_measures: AND o.end_ns >= own_to.start_ns -> AND o.end_ns > own_to.start_ns",
+        "touched_measures: AND o.start_ns >= own_from.start_ns -> AND o.start_ns > own_from.start_ns",
+    ),
+    "only an attempt's first window has a warm-up, and no rank has a gap before its first step": (
+        "window_parts: least(coalesce(told_gap_ns, 0), net_ns - warmup_ns - data_ns) AS gap_ns FROM lat -> least(coalesce(told_gap_ns, 0), net_ns + warmup_ns - data_ns) AS gap_ns FROM lat",
+    ),
+    "a first sieve that spares work: the hang's own test decides": (
+        "window_parts: SELECT attempt, max(idx) <= 1 AS alone FROM rests GROUP BY -> SELECT attempt, min(idx) <= 1 AS alone FROM rests GROUP BY",
+        "window_parts: ts GROUP BY attempt HAVING max(rest_ns) > $hang_floor_ns -> ts GROUP BY attempt HAVING max(rest_ns) >= $hang_floor_ns",
+        "window_parts: min(CASE WHEN r.idx > 0 THEN r.rest_ns // r.c END) OVER ( -> min(CASE WHEN r.idx >= 0 THEN r.rest_ns // r.c END) OVER (",
+        "window_parts: WHERE rest_ns > $hang_floor_ns AND (alone OR rest_ns > -> WHERE rest_ns >= $hang_floor_ns AND (alone OR rest_ns >",
+        "window_parts: WHERE rest_ns > $hang_floor_ns AND (alone OR rest_ns > (c + 2)::HUGEINT * -> WHERE rest_ns > $hang_floor_ns OR (alone OR rest_ns > (c + 2)::HUGEINT *",
+        "window_parts: > $hang_floor_ns AND (alone OR rest_ns > (c + 2)::HUGEINT * least_ns) -> > $hang_floor_ns AND (alone OR rest_ns >= (c + 2)::HUGEINT * least_ns)",
+        "window_parts: ang_floor_ns AND (alone OR rest_ns > (c + 2)::HUGEINT * least_ns) -> ang_floor_ns AND (alone OR rest_ns > (c - 2)::HUGEINT * least_ns)",
+        "window_parts: g_floor_ns AND (alone OR rest_ns > (c + 2)::HUGEINT * least_ns) -> g_floor_ns AND (alone OR rest_ns > (c + 1)::HUGEINT * least_ns)",
+    ),
+    "as many before as after": (
+        "window_parts: PARTITION BY r.attempt ORDER BY r.idx ROWS BETWEEN 25 PRECEDING AND 25 FOLLOW -> PARTITION BY r.attempt ORDER BY r.idx DESC ROWS BETWEEN 25 PRECEDING AND 25 FOLLOW",
+    ),
+    "the least of all but one still bounds the median of so many from below": (
+        "window_parts: Y r.attempt ORDER BY r.idx ROWS BETWEEN 25 PRECEDING AND 25 FOLLOWING) AS least_ns -> Y r.attempt ORDER BY r.idx ROWS BETWEEN 24 PRECEDING AND 25 FOLLOWING) AS least_ns",
+        "window_parts: BY r.idx ROWS BETWEEN 25 PRECEDING AND 25 FOLLOWING) AS least_ns -> BY r.idx ROWS BETWEEN 25 PRECEDING AND 24 FOLLOWING) AS least_ns",
+    ),
+}
+
+EQUIVALENT: dict[str, str] = {key: reason for reason, keys in REASONS.items() for key in keys}
