@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from goodput import launchfolder
 from goodput.endings import Ending
 from goodput.launchfolder import RankFile
-from goodput.tally import Summary, summary_lines
+from goodput.tally import Summary, ledger_line, summary_lines
 from goodput.tallyfile import summary_of_source
 
 _MOST_DEATHS = 3
@@ -39,8 +38,7 @@ def account(folder: Path, spool: Path, endings: Sequence[Ending], left: Sequence
     if left:
         lines.append(f"still running: {_named(left)}")
     if ranks:
-        report = f"goodput report {shlex.quote(ranks[-1].run)}"
-        lines.append(f"the whole ledger: goodput ingest {shlex.quote(str(spool))}, then {report}")
+        lines.append(ledger_line(ranks[-1].run, spool))
     return lines
 
 

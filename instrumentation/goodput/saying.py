@@ -5,18 +5,19 @@ from __future__ import annotations
 import select
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TextIO
 
 from goodput.events import StopReason
-from goodput.tally import Summary, summary_lines
+from goodput.tally import Summary, ledger_line, summary_lines
 
 _PIPE_BYTES = 4096
 
 
-def say_summary(summary: Summary, reason: StopReason) -> None:
-    """Rank 0 tells at a good end how its attempt went. Never raises."""
+def say_summary(summary: Summary, reason: StopReason, *, spool: Path | None = None) -> None:
+    """Rank 0 tells at a good end how its attempt went, and where its events are. Never raises."""
     if reason is StopReason.FINISHED and summary.rank == 0:
-        say(summary_lines(summary))
+        say([*summary_lines(summary), *([] if spool is None else [ledger_line(summary.run, spool)])])
 
 
 def say(lines: Iterable[str], stream: TextIO | None = None) -> None:

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, SupportsIndex
 
@@ -153,7 +154,7 @@ def _begin(
         guard=guard,
     )
     recorder.requests = None if lock is None else RequestWatch(spool=spool, run=run)
-    recorder.on_end = say_summary if environment.summary else None
+    recorder.on_end = partial(say_summary, spool=None if lock is None else spool) if environment.summary else None
     fields: dict[str, Field] = {
         "v": VERSION,
         "job": (job or identity.job)[:_TEXT_MAX_CHARS],

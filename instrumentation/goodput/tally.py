@@ -6,8 +6,10 @@ to tell. So these figures are a first look, and say so.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 NS_PER_S = 1_000_000_000
 STARTUP_SPANS = frozenset({"init", "rendezvous", "load_checkpoint", "compile", "data_skip"})
@@ -142,6 +144,11 @@ def summary_lines(summary: Summary) -> list[str]:
         told = ", ".join(f"{name} {_long(ns)} ({100 * ns / summary.held_ns:.1f} %)" for name, ns in losses)
         lines.append(f"largest losses: {told}")
     return lines
+
+
+def ledger_line(run: str, spool: Path) -> str:
+    """Where the whole ledger of this run comes from, for a person; the events are in `spool`."""
+    return f"the whole ledger: goodput ingest {shlex.quote(str(spool))}, then goodput report {shlex.quote(run)}"
 
 
 def _long(duration_ns: int) -> str:

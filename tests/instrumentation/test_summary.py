@@ -129,9 +129,10 @@ rec.finish()
 def test_a_real_process_says_it_on_stderr(spool: Path) -> None:
     done = run_script(SCRIPT, spool, GOODPUT_SUMMARY="1")
     assert (done.returncode, done.stdout) == (0, "done\n")
-    first, second = done.stderr.splitlines()
+    first, second, third = done.stderr.splitlines()
     assert first.startswith("goodput: told: goodput ") and "3 steps, 3 saves in " in first
     assert second.startswith("goodput: largest losses: ") and "checkpoint 0.3" in second
+    assert third == f"goodput: the whole ledger: goodput ingest {spool}, then goodput report told"
 
 
 @pytest.mark.parametrize(("name", "value"), [("GOODPUT_SUMMARY", "0"), ("GOODPUT_DISABLED", "1")])
