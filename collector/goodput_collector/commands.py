@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from goodput_collector.advice_commands import ADVICE
+from goodput_collector.allocation_commands import ALLOCATION
 from goodput_collector.contract import TIME_LIMIT_NS
 from goodput_collector.figures import NS_PER_S, counted, name
 from goodput_collector.metrics_commands import METRICS
@@ -26,16 +27,20 @@ from goodput_collector.service_commands import SERVICE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from goodput_analytics import Report
     from goodput_collector.landing import IngestSummary
 
 COMMANDS = typer.Typer(rich_markup_mode=None)
 COMMANDS.add_typer(SERVICE)
 COMMANDS.add_typer(ADVICE)
 COMMANDS.add_typer(METRICS)
+COMMANDS.add_typer(ALLOCATION, name="allocation")
 
 DEFAULT_DB = Path("goodput.duckdb")
 SCHEMA = 1
 MOST_NAMES = 8
+HTML_GROUP = "goodput.reports"
+HTML_POINTS = 480
 _WHERE_EVENTS_ARE = (
     "`goodput doctor` names the folder that the recorder writes to; what a collector took is in its own database."
 )
@@ -71,6 +76,9 @@ def report(
     run: Annotated[str | None, typer.Argument(help="The run; without it, the runs are listed.", metavar="RUN")] = None,
     db: Database = DEFAULT_DB,
     json: AsJson = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write the report as one HTML file, to mail.", metavar="FILE")
+    ] = None,
     expected_step_s: Annotated[
         float | None,
         typer.Option(help="What a step should take, in seconds: what steps take beyond it counts as lost."),
@@ -81,8 +89,11 @@ def report(
         raise typer.BadParameter(
             "a step takes at least a nanosecond and less than 146 years", param_hint="--expected-step-s"
         )
+    if html is not None and (run is None or json):
+        raise typer.BadParameter("name the RUN that the file is about, and leave out --json", param_hint="--html")
     with plain_errors(db):
         import goodput_analytics
+        import goodput_analytics.views
         from goodput_analytics.settings import Settings
         from goodput_collector import report_view
         from goodput_collector.database import open_database
@@ -101,12 +112,26 @@ def report(
                 breakdown = goodput_analytics.report(connection, run, settings=settings)
             except goodput_analytics.UnknownRun as error:
                 fail(unknown_run_words(run, error.known, db))
+            if html is not None:
+                _write_html(html, breakdown, goodput_analytics.views.timeline(connection, most=HTML_POINTS).to_pylist())
+                return
         finally:
             connection.close()
         if json:
             _print_json(breakdown.as_json())
         else:
             report_view.print_view(report_view.report_view(breakdown, time.time_ns()), report_view.terminal())
+
+
+def _write_html(file: Path, breakdown: Report, timeline: list[dict[str, Any]]) -> None:
+    """The report as a page. The dashboard's room draws it, and offers that by an entry point, as it does commands."""
+    from importlib.metadata import entry_points
+
+    offered = [point for point in entry_points(group=HTML_GROUP) if point.name == "html"]
+    if not offered:
+        fail("the dashboard's room, which draws HTML, is not installed: pip install 'goodput-ledger[dashboard]'")
+    file.write_text(offered[0].load()(breakdown, timeline), encoding="utf-8")
+    typer.echo(f"{file} holds the report; it needs nothing else to be read.")
 
 
 @COMMANDS.command(epilog="Example: goodput demo --seconds 60 --ranks 2 --faults kill,slow_save")

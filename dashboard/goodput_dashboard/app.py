@@ -28,7 +28,7 @@ OF_A_RUN = ("run", "incidents", "stragglers", "checkpoints", "quality")
 _STYLE = """<style>
 [data-testid=stMetricValue], [data-testid=stTable] { font-variant-numeric: tabular-nums; }
 [data-testid=stMetricValue] { font-size: 1.6rem; }
-[data-testid=stMetricLabel] * { white-space: normal; }
+[data-testid=stMetricLabel], [data-testid=stMetricLabel] * { white-space: normal !important; overflow: visible; }
 [data-testid=stMainBlockContainer] { padding-top: 3rem; padding-bottom: 3rem; }
 @media (max-width: 640px) {
   [data-testid=stMainBlockContainer] { padding-left: 1rem; padding-right: 1rem; }

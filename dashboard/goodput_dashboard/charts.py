@@ -65,7 +65,8 @@ def breakdown(report: Report, unit: Unit) -> go.Figure:
         height=64 + 34 * len(names), margin=_MARGIN, bargap=0.28, showlegend=False, uirevision=report.run
     )
     figure.update_yaxes(autorange="reversed", automargin=True, fixedrange=True)
-    figure.update_xaxes(title=unit.short, rangemode="tozero", fixedrange=True)
+    # Room for the words beside the upper bars.
+    figure.update_xaxes(title=unit.short, range=[0, 1.3 * (unit.value(held) or 1.0)], fixedrange=True)
     return figure
 
 

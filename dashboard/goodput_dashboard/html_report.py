@@ -114,7 +114,7 @@ def _timeline(rows: Sequence[Mapping[str, Any]]) -> str:
         "<h2>Over time</h2>"
         f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' preserveAspectRatio=none role=img shape-rendering=crispEdges "
         f"aria-label='What up to {most:,.0f} GPUs did over time'>{drawn}</svg>"
-        f"<p class=dim>{when(first)} to {when(last)}; the height is {most:,.0f} GPUs.<br>{key}</p>"
+        f"<p class=dim>{when(first)} to {when(last)}; the height is {most:,.0f} GPUs.</p><p>{key}</p>"
     )
 
 

@@ -32,7 +32,9 @@ def server_command(host: str, port: int, base_path: str = "", *, browse: bool = 
         "client.toolbarMode": "minimal",
         "client.showErrorDetails": "none",
         "client.showSidebarNavigation": "false",
-        "theme.primaryColor": "#6e27c7",
+        # A colour for both at once would make one theme of them, and the browser's wish for dark would be lost.
+        "theme.light.primaryColor": "#6e27c7",
+        "theme.dark.primaryColor": "#a9a4ff",
         "logger.level": "warning",
     }
     options = [f"--{name}={value}" for name, value in settings.items()]

@@ -13,11 +13,14 @@ import streamlit as st
 from goodput_analytics import Report, UnknownRun
 from goodput_dashboard import charts, context, words
 from goodput_dashboard.colours import STATE_BADGES
-from goodput_dashboard.figures import counted, plain, when
+from goodput_dashboard.figures import UNKNOWN, counted, plain, when
 from goodput_dashboard.shelf import LIVE
 from goodput_dashboard.source import Answer
 
 Rows = list[dict[str, Any]]
+
+MOST_OPEN = 25
+"""Rows of a table that are all shown at once; a longer one scrolls."""
 
 
 def page(body: Callable[[Report], None]) -> None:
@@ -145,6 +148,8 @@ def table(
         column_config=dict(config or {}),
         column_order=list(order) if order is not None else None,
         alt=alt,
+        height="content" if len(frame) <= MOST_OPEN else "auto",
+        placeholder=UNKNOWN,
         on_select="rerun" if select else "ignore",
         selection_mode="single-row",
     )

@@ -99,7 +99,7 @@ def _show(entries: Sequence[Entry], of: int) -> None:
         st.metric(f"Held, {unit.short}", unit.number(whole.allocated_gpu_s), help=words.HELD, border=True)
         st.metric(f"Lost, {unit.short}", unit.number(whole.lost_gpu_s), help=words.LOST, border=True)
         st.metric(f"At risk, {unit.short}", unit.number(whole.at_risk_gpu_s), help=words.AT_RISK, border=True)
-        st.metric(f"Error budget used ({target:.0%})", percent(burned.burned_ratio), help=words.BUDGET, border=True)
+        st.metric(f"Budget used ({target:.0%})", percent(burned.burned_ratio), help=words.BUDGET, border=True)
         if price > 0:
             st.metric("Cost of the loss", money(whole.lost_gpu_s, price), border=True)
     troubled = [one for one in entries if one.report.state in TROUBLED]

@@ -143,7 +143,8 @@ def _who(report: Report, one: Incident) -> None:
     signs = [row for row in parts.rows("signs", report, most=20_000) if row["attempt"] == one.attempt]
     if one.suspect_ranks:
         st.markdown(
-            f"Suspected: **{counted(len(one.suspect_ranks), 'rank')}** {', '.join(map(str, one.suspect_ranks[:16]))}."
+            f"Suspected: **{'rank' if len(one.suspect_ranks) == 1 else 'ranks'} "
+            f"{', '.join(map(str, one.suspect_ranks[:16]))}{' …' if len(one.suspect_ranks) > 16 else ''}**."
         )
     elif one.cause != "rollback":
         st.caption("Nothing tells which rank it began with.")

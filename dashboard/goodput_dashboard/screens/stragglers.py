@@ -37,7 +37,7 @@ def body(report: Report) -> None:
         )
     else:
         _named(report)
-    rows = [row for row in parts.rows("view_timeline", report, most=STRETCHES) if row["category"] == "straggler"]
+    rows = _waiting(report)
     if rows:
         st.markdown("#### Loss over time")
         figure = charts.lines(
@@ -47,6 +47,14 @@ def body(report: Report) -> None:
         parts.chart(figure, "loss", "GPUs that waited for slow ranks, over time")
     _lateness(report)
     _what_if(report)
+
+
+def _waiting(report: Report) -> parts.Rows:
+    """The GPUs that waited, stretch by stretch; none where the ledger has none."""
+    rows = parts.rows("view_timeline", report, most=STRETCHES)
+    waiting = {row["start_ns"]: row["gpus"] for row in rows if row["category"] == Category.STRAGGLER}
+    ends = {row["start_ns"]: row["end_ns"] for row in rows}
+    return [{"end_ns": ends[ns], "gpus": waiting.get(ns, 0.0)} for ns in sorted(ends)]
 
 
 def _named(report: Report) -> None:
