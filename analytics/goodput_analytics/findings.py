@@ -89,6 +89,7 @@ def _rework(e: Evidence) -> Iterator[Finding]:
         return
     c = e.checkpoints
     steps = sum(i.lost_steps for i in e.incidents)
+    what = f"{several(steps, 'step')} lost" if steps else "No whole step lost, only what was under way"
     says = f"{e.share_of_loss(lost)} of the loss is rework: {hours(lost)} of work were thrown away."
     if c.mean_interval_s is not None and c.daly_s is not None and c.daly_s < c.mean_interval_s:
         # Half an interval is lost per failure on average; the same failures at the advised one would have cost less.
@@ -96,10 +97,10 @@ def _rework(e: Evidence) -> Iterator[Finding]:
         evidence = f"Saves are {span(c.mean_interval_s)} apart; the advised interval is {span(c.daly_s)}."
         then = f"Save every {span(c.daly_s)}: it would have kept about {hours(kept)}."
     elif c.count == 0:
-        evidence = f"{several(steps, 'step')} lost, and no completed save was reported."
+        evidence = f"{what}, and no completed save was reported."
         then = "Save checkpoints, and wrap the save in rec.checkpoint(step) so that it is seen."
     else:
-        evidence = f"{several(steps, 'step')} lost in {several(len(e.incidents), 'interruption')}."
+        evidence = f"{what} in {several(len(e.incidents), 'interruption')}."
         then = "Save closer together, or save when the platform announces a stop (rec.preempted())."
         if c.mean_interval_s is not None and c.daly_s is not None:
             evidence += f" Saves are {span(c.mean_interval_s)} apart; the advised interval is {span(c.daly_s)}."

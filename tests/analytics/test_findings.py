@@ -184,6 +184,15 @@ def test_time_in_saves_is_told_though_none_was_completed() -> None:
     assert found["checkpoint"].evidence == "No save was completed in it."
 
 
+def test_rework_without_a_whole_step() -> None:
+    aborted = replace(CRASH, lost_steps=0)
+    finding = told(evidence({"rework": 40_000.0}, incidents=(aborted,)))["rework"]
+    assert finding.evidence == "No whole step lost, only what was under way, and no completed save was reported."
+    saves = replace(NO_SAVES, count=4, mean_blocking_s=1.0)
+    finding = told(evidence({"rework": 40_000.0}, incidents=(aborted,), checkpoints=saves))["rework"]
+    assert finding.evidence == "No whole step lost, only what was under way in 1 interruption."
+
+
 def test_failed_saves_are_told_whatever_they_cost() -> None:
     found = told(evidence(checkpoints=replace(NO_SAVES, count=4, failed=2)))
     assert set(found) == {"saves_failed"}
