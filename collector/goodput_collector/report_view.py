@@ -325,9 +325,10 @@ def checkpoint_words(saves: Checkpoints) -> str:
         done = "No save was reported."
     else:
         failed = f" and {saves.failed:,} that failed" if saves.failed else ""
-        done = (
-            f"{counted(saves.count, 'save')}{failed}; each blocks {duration(saves.mean_blocking_s)}, "
-            f"one every {duration(saves.mean_interval_s)}."
+        done = f"{counted(saves.count, 'save')}{failed}; each blocks {duration(saves.mean_blocking_s)}, " + (
+            "how far apart is not known."
+            if saves.mean_interval_s is None
+            else f"one every {duration(saves.mean_interval_s)}."
         )
     if saves.young_s is None and saves.daly_s is None:
         advice = "No interval can be advised: that takes a save and an unplanned failure."

@@ -134,6 +134,8 @@ def test_checkpoints_in_words() -> None:
         "648 saves and 3 that failed; each blocks 12.4 s, one every 2 h. Time between unplanned failures: 3 h 5 min. "
         "Advised: every 8 min 46 s (Young) or 8 min 37 s (Daly)." in words(report_view(reports.BIG))
     )
+    apart = replace(reports.BIG, checkpoints=replace(reports.BIG.checkpoints, mean_interval_s=None))
+    assert "each blocks 12.4 s, how far apart is not known. Time between" in words(report_view(apart))
     assert (
         "No save was reported. Time between unplanned failures: unknown. "
         "No interval can be advised: that takes a save and an unplanned failure." in words(report_view(reports.EMPTY))
