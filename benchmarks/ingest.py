@@ -32,7 +32,7 @@ CREATE TABLE events AS SELECT * FROM read_json($file, format = 'newline_delimite
 
 
 def write_steps(path: Path, steps: int, *, carried: bool) -> None:
-    """A file of `steps` events of some ranks, a `start` and then steps; `carried`: run and source only in the `start`."""
+    """A file of `steps` events of some ranks, a `start` and then steps; `carried`: run and source only in that."""
     with path.open("w") as out:
         for rank in range(RANKS):
             who = f'"run":"bench","source":"bench-rank-{rank}-4f1c",'
