@@ -178,9 +178,15 @@ def plain_errors(db: Path) -> Iterator[None]:
     except Exception as error:
         from goodput_collector.errors import GoodputCollectorError
 
-        if not isinstance(error, GoodputCollectorError):
-            raise
-        fail(str(error))
+        if isinstance(error, GoodputCollectorError):
+            fail(str(error))
+        if "duckdb" in sys.modules:
+            from goodput_collector.database import storage_fault
+
+            fault = storage_fault(str(db), error)
+            if fault is not None:
+                fail(str(fault))
+        raise
 
 
 def fail(message: str) -> NoReturn:

@@ -24,6 +24,8 @@ MIGRATIONS: dict[int, str] = {}
 _MAGIC, _MAGIC_AT_BYTES = b"DUCK", 8
 # How DuckDB names the process that holds a file.
 _HOLDER = re.compile(r"\(PID (\d+)\)")
+# A word of its own: a damaged "block" is no lock.
+_LOCK = re.compile(r"\block\b", re.IGNORECASE)
 
 
 @cache
@@ -142,7 +144,10 @@ def _check_content(path: Path) -> None:
 
 def _told(name: str, error: duckdb.Error) -> DatabaseError:
     text = str(error)
-    if "lock" in text.lower():
+    fault = storage_fault(name, error)
+    if fault is not None:
+        return fault
+    if _LOCK.search(text):
         holder = _HOLDER.search(text)
         which = f" (pid {holder[1]})" if holder else ""
         return DatabaseLockedError(
@@ -153,6 +158,24 @@ def _told(name: str, error: duckdb.Error) -> DatabaseError:
         return DatabaseError(f"{name} is not a DuckDB database; name another file with --db.")
     first = text.splitlines()[0] if text else "unknown fault"
     return DatabaseError(f"{name} cannot be opened ({first}); check its permissions and free space, or load it anew.")
+
+
+def storage_fault(name: str, error: BaseException) -> DatabaseError | None:
+    """What is wrong with the disk or the content of a database file; None where an error speaks of something else."""
+    if not isinstance(error, duckdb.Error):
+        return None
+    text = str(error)
+    if "No space left on device" in text:
+        return DatabaseError(
+            f"There is no space left on the disk of {name}; make room, and run the command again: it goes on from what "
+            "is kept."
+        )
+    if "Corrupt database file" in text:
+        return DatabaseError(
+            f"{name} is damaged; load the event files into a new one, or make it again from a collector's archive: "
+            "`goodput rebuild`."
+        )
+    return None
 
 
 def one_row(con: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[object] = ()) -> tuple[Any, ...] | None:

@@ -43,6 +43,30 @@ def test_a_database_held_by_another_process_is_said_to_be(tmp_path: Path, file: 
     open_database(db).close()
 
 
+def test_a_damaged_database_is_said_to_be_damaged_and_not_in_use(tmp_path: Path, file: Path) -> None:
+    whole = tmp_path / "whole.duckdb"
+    ingest_files(whole, [file])
+    content, told = whole.read_bytes(), set()
+    for block in range(12288, len(content), 262144):
+        damaged = tmp_path / f"at-{block}.duckdb"
+        hit = bytes(byte ^ 0xFF for byte in content[block : block + 64])
+        damaged.write_bytes(content[:block] + hit + content[block + 64 :])
+        try:
+            con = open_database(damaged, read_only=True)
+            try:
+                for (table,) in con.execute("SELECT table_name FROM duckdb_tables()").fetchall():
+                    con.execute(f"SELECT * FROM {table}").fetchall()
+            finally:
+                con.close()
+        except (DatabaseError, duckdb.Error) as error:
+            fault = error if isinstance(error, DatabaseError) else database.storage_fault(str(damaged), error)
+            assert type(fault) is DatabaseError and f"{damaged} is damaged; load" in str(fault)
+            told.add(block)
+    assert told
+    assert database.storage_fault("x", ValueError("Corrupt database file")) is None
+    assert database.storage_fault("x", duckdb.IOException("something else")) is None
+
+
 def test_what_is_no_database_of_ours_is_refused(tmp_path: Path, file: Path) -> None:
     text, foreign = tmp_path / "text.txt", tmp_path / "foreign.duckdb"
     text.write_bytes(b"not a database at all " * 1000)

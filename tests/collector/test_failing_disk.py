@@ -117,3 +117,20 @@ def test_a_damaged_log_is_told_and_the_database_made_again(tmp_path: Path) -> No
     process.stderr.close()
     rebuild(copy / "c.archive", copy / "again.duckdb")
     assert len(made_streams.state(copy / "again.duckdb")["step"]) == 500
+
+
+@pytest.mark.skipif(not MAY_MOUNT, reason="needs the right to mount a small tmpfs")
+def test_an_ingest_that_fills_the_disk_says_so_in_a_line(tmp_path: Path) -> None:
+    disk, events = tmp_path / "disk", tmp_path / "events.jsonl"
+    disk.mkdir()
+    events.write_bytes(made_streams.steps("s", 20_000, run="full"))
+    command = " ".join(map(str, [*GOODPUT, "ingest", events, "--db", disk / "c.duckdb"]))
+    small, large = f"mount -t tmpfs -o size=600k tmpfs {disk}", f"mount -o remount,size=60m {disk}"
+    filled = f"{small} && {command}; echo $?; {large} && {command}"
+    done = subprocess.run([*MOUNT, filled], capture_output=True, text=True, timeout=100)
+    assert done.stderr == (
+        f"goodput: There is no space left on the disk of {disk / 'c.duckdb'}; make room, and run the command again: "
+        "it goes on from what is kept.\n"
+    )
+    status, taken = done.stdout.splitlines()[:2]
+    assert status == "1" and taken.startswith("20,000 events read; 20,000 new; run full.")
