@@ -15,12 +15,14 @@ from reference.stories import Story, at, gpu_s, phase_s
 
 @pytest.mark.parametrize(("length", "hang"), [(14.5, None), (15, None), (15.5, 10.5)])
 def test_a_step_hangs_beyond_three_typical_ones(length: float, hang: float | None) -> None:
-    """Steps of 5 s: the floor of 10 s does not count, three of them do."""
+    """Steps of mostly 5 s: the floor of 10 s does not count, three of them do."""
     story = Story()
     g = story.group(start=0, token="one")
-    now = g.steps(1, 4, 10, 5)
-    g.step(5, now, now + length)
-    g.steps(6, 8, now + length, 5)
+    g.steps(1, 1, 10, 5)
+    g.steps(2, 2, 15, 4)
+    now = g.steps(3, 5, 19, 5)
+    g.step(6, now, now + length)
+    g.steps(7, 9, now + length, 5)
     g.stop(now + length + 15, "finished")
     assert phase_s(told(story), "hang") == ({} if hang is None else {"step": hang})
 
@@ -87,52 +89,58 @@ def test_an_open_evaluation_is_of_the_step_that_it_names(step: int, rework: floa
 
 
 def test_an_open_evaluation_is_charged_to_the_end_that_threw_its_step_away() -> None:
-    """The first attempt died in the evaluation of step 5, and the second went on from there: its own end, after which
-    the third went on from step 2, costs step 5 and its evaluation too."""
+    """The first attempt died in the evaluation of step 4, and the second went on from there; after its own end, which
+    followed a rollback, the third went on from step 2: that end costs steps 3 and 4, and the evaluation."""
     story = Story()
     g = story.group(start=0, token="one", job="a")
     g.steps(1, 5, 10)
-    g.span("evaluation", 15, None, step=5)
+    g.span("evaluation", 15, None, step=4)
     g.stop(22, "exception")
     g = story.group(start=30, token="two", job="b")
-    g.resume(35, 5)
-    g.steps(6, 7, 40)
-    g.stop(42, "exception")
+    g.resume(35, 4)
+    g.steps(5, 7, 40)
+    g.resume(43, 6)
+    g.step(7, 43, 44)
+    g.stop(44, "exception")
     g = story.group(start=50, token="three", job="c")
     g.resume(55, 2)
     g.steps(3, 8, 60)
     g.stop(66, "finished")
-    first, second = told(story)["incidents"]
-    assert (first["lost_steps"], first["rework_gpu_s"]) == (0, 0)
-    assert (second["lost_steps"], second["rework_gpu_s"]) == (5, 3 + 2 + 7)
+    first, rollback, second = told(story)["incidents"]
+    assert (first["attempt"], first["lost_steps"], first["rework_gpu_s"]) == (0, 1, 1)
+    assert (rollback["cause"], rollback["lost_steps"], rollback["rework_gpu_s"]) == ("rollback", 1, 1)
+    assert (second["attempt"], second["lost_steps"], second["rework_gpu_s"]) == (1, 5, 2 + 3 + 7)
 
 
-def drifting(marks: dict[int, float]) -> Story:
-    """Three ranks; the clock of the last is ahead by another amount from each of these steps on. From step 1400 to 1600
-    only that rank was heard."""
+def drifting(*, shared: tuple[range, ...], alone: range, ahead: dict[int, float]) -> Story:
+    """Three ranks; the clock of the last is ahead, by another amount in each thousand of steps, and some steps are told
+    by that rank alone."""
     story = Story()
     g = story.group(start=0, ranks=3, token="one")
     now = 10.0
-    for step in (*range(996, 1000), *range(1400, 1600, 50), *range(2998, 3003)):
-        count = 50 if 1400 <= step < 1600 else 1
-        g.step(step, now, now + 1, count=count, ranks=[2] if 1400 <= step < 1600 else None)
+    for step in sorted({*alone, *(step for steps in shared for step in steps)}):
+        g.step(step, now, now + 1, count=1, ranks=[2] if step in alone else None)
         now += 1
     g.stop(now, "finished")
-    ahead_ns, last = 0, [e for e in story.events if e["source"] == "source-03"]
-    for event in last:
-        ahead_ns = next(
-            (round(s * S) for first, s in reversed(marks.items()) if event.get("step", -1) >= first), ahead_ns
-        )
-        for name in ("ts_ns", "start_ns", "end_ns"):
-            if name in event:
-                event[name] += ahead_ns
+    off_s = ahead[min(ahead)]
+    for event in story.events:
+        if event["source"] == "source-03":
+            off_s = ahead[event["step"] // 1000] if "step" in event else off_s
+            for name in {"ts_ns", "start_ns", "end_ns", "process_start_ns"} & set(event):
+                event[name] += round(off_s * S)
     return story
 
 
 def test_a_block_in_which_nobody_shared_a_step_has_the_clock_of_the_block_before() -> None:
-    report = told(drifting({0: 3, 1000: 3, 2000: 5}))
-    assert report["quality"]["max_skew_s"] == 5
-    told(drifting({0: 3, 1000: 4, 2000: 5}))
+    story = drifting(shared=(range(996, 1000), range(2000, 2004)), alone=range(1400, 1404), ahead={0: 3, 1: 3, 2: 5})
+    report = told(story)
+    assert (report["quality"]["max_skew_s"], report["gpu_s"]["productive"]) == (5, 3 * 12)
+
+
+def test_before_the_first_shared_step_it_has_the_clock_of_the_next_block() -> None:
+    story = drifting(shared=(range(1000, 1004),), alone=range(996, 1000), ahead={0: 5, 1: 5})
+    report = told(story)
+    assert (report["quality"]["max_skew_s"], report["gpu_s"]["productive"]) == (5, 3 * 8)
 
 
 def test_attempts_are_told_apart_by_the_first_step_of_all_blocks() -> None:
@@ -166,16 +174,47 @@ def test_a_process_goes_with_its_first_stop(stops: tuple[float, ...], attempts: 
     assert len(told(story)["attempts"]) == attempts
 
 
-@pytest.mark.parametrize(("reasons", "attempts"), [(("exception", "finished"), 2), (("finished", "exception"), 2)])
-def test_the_first_of_two_stops_says_why(reasons: tuple[str, ...], attempts: int) -> None:
+def test_the_first_of_two_stops_says_why() -> None:
+    """Rank 0 said that it failed, and then that it had finished; of rank 1 nothing was heard."""
     story = Story()
-    g = story.group(start=0, only=[0], world=2)
-    for when, reason in zip((20, 21), reasons, strict=True):
-        g.stop(when, reason)
-    story.group(start=25, only=[1], world=2, token="two").stop(50, "exception")
+    g = story.group(start=0, only=[0, 1], world=3)
+    g.stop(20, "exception", ranks=[0])
+    g.stop(21, "finished", ranks=[0])
+    story.group(start=25, only=[2], world=3, token="two").stop(50, "exception")
+    assert len(told(story)["attempts"]) == 2
+
+
+def test_an_attempt_that_only_started_lived_until_it_had_said_so() -> None:
+    story = Story()
+    story.group(start=0, token="one", job="a")
+    g = story.group(start=30, token="two", job="b")
+    g.steps(1, 2, 40)
+    g.stop(42, "finished")
     report = told(story)
-    assert len(report["attempts"]) == attempts
-    assert report["attempts"][0]["end_cause"] == ("finished" if reasons[0] == "finished" else "crash")
+    assert [a["end_ns"] for a in report["attempts"]] == [at(1), at(42)]
+
+
+@pytest.mark.parametrize(
+    ("seen", "suspects"),
+    [
+        ({"signal": 9}, (1,)),
+        ({"signal": 15}, ()),
+        ({"signal": 15, "oom": True}, (1,)),
+        ({"signal": 9, "exit_code": 0}, (1,)),
+        ({"exit_code": 1}, (1,)),
+        ({"exit_code": 0}, ()),
+        ({}, ()),
+    ],
+)
+def test_how_a_process_was_seen_to_go_makes_it_a_suspect(seen: dict[str, int], suspects: tuple[int, ...]) -> None:
+    """What the launcher sends to the others, and a good end, do not."""
+    story = Story()
+    g = story.group(start=0, ranks=3, token="one")
+    g.steps(1, 5, 10)
+    story.other("agent").tell("exit_observed", at(16), of="source-02", **seen)
+    g.stop(17, "signal", ranks=[0, 2])
+    [incident] = told(story)["incidents"]
+    assert incident["suspect_ranks"] == suspects
 
 
 def test_an_end_before_its_begin_is_counted() -> None:
