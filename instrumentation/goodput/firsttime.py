@@ -87,7 +87,8 @@ class FirstTimes:
         mapped = self._mapped
         if mapped is not None:
             try:
-                _SLOT.pack_into(mapped, _ASKED_AT, step)
+                # Not `pack_into`, which zeroes its target first: a kill in between would forget all.
+                mapped[_ASKED_AT : _ASKED_AT + _SLOT.size] = _SLOT.pack(step)
             except ValueError:
                 # Closed meanwhile: the record has ended.
                 self._mapped = None
@@ -111,7 +112,7 @@ class FirstTimes:
             self._done = done
         reached = max(self.before, self._asked, self._done)
         if self._mapped is not None:
-            _SLOT.pack_into(self._mapped, _DONE_AT, reached)
+            self._mapped[_DONE_AT : _DONE_AT + _SLOT.size] = _SLOT.pack(reached)
         # What tmpfs holds need not go to the disk each time.
         now_s = time.monotonic()
         due = final or self._mapped is None or now_s - self._written_s >= _WRITE_EVERY_S

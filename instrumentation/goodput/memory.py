@@ -31,7 +31,8 @@ HEADER_BYTES = mmap.PAGESIZE
 FILE_BYTES = HEADER_BYTES + 2 * HALF_BYTES
 
 _MAGIC = b"GOODPUT1"
-# Native format: each field is one store of eight bytes, which a kill cannot cut in two.
+# Native format: each field is one store of eight bytes, which a kill cannot cut in two. But `pack_into` zeroes its
+# target first: what stands alone is stored by assignment, which does not; a slot of a step shows by its two turns.
 _U64 = struct.Struct("@Q")
 _U32 = struct.Struct("<I")
 _CURSOR = struct.Struct("<QQQQQ")
@@ -118,7 +119,7 @@ class Memory:
         if lock is not None:
             name = os.fsencode(lock)[: HEADER_BYTES - _LOCK_AT - 4]
             self.header[_LOCK_AT : _LOCK_AT + 4 + len(name)] = _U32.pack(len(name)) + name
-        _U64.pack_into(self.header, _GENERATIONS_AT + 8, 1)
+        self._store(_GENERATIONS_AT + 8, 1)
         self.note_cursor(Cursor(generation=0, offset=0, file_number=0, file_bytes=0))
         self.header[: len(_MAGIC)] = _MAGIC
 
@@ -147,7 +148,7 @@ class Memory:
         used = half.tell()
         half[:used] = bytes(used)
         half.seek(0)
-        _U64.pack_into(self.header, _GENERATIONS_AT + 8 * (generation & 1), generation + 2)
+        self._store(_GENERATIONS_AT + 8 * (generation & 1), generation + 2)
         self.writable = generation + 3
 
     def note_cursor(self, cursor: Cursor) -> None:
@@ -166,12 +167,12 @@ class Memory:
 
     def step_done(self, turn: int) -> None:
         """The pending steps up to this turn have been written as events."""
-        _U64.pack_into(self.header, _DONE_AT, turn)
+        self._store(_DONE_AT, turn)
 
     def note_lost(self, count: int) -> None:
         """Keep how many events found no room and are not told of yet: a kill must not hide them."""
         try:
-            _U64.pack_into(self.header, _LOST_AT, count)
+            self._store(_LOST_AT, count)
         except ValueError:
             # Closed meanwhile.
             pass
@@ -183,6 +184,9 @@ class Memory:
             self.header[_OUTCOME_AT + 8 : _OUTCOME_AT + 8 + len(outcome)] = outcome
             _U32.pack_into(self.header, _OUTCOME_AT + 4, zlib.crc32(outcome))
             _U32.pack_into(self.header, _OUTCOME_AT, len(outcome))
+
+    def _store(self, at: int, value: int) -> None:
+        self.header[at : at + 8] = _U64.pack(value)
 
     def close(self) -> None:
         """Take nothing more and unmap. The file stays: removing it is its owner's decision."""

@@ -33,8 +33,10 @@ SCRIPT = """
             if took > longest[phase]:
                 longest[phase] = took
                 struct.pack_into("@Q", shared, 64 + 8 * phase, took)
-            struct.pack_into("@Q", shared, 128 + 8 * (step % 496), time.time_ns())
-            struct.pack_into("@QQ", shared, 16, step, told)
+            at = 128 + 8 * (step % 496)
+            # By assignment: `pack_into` zeroes its target first, and a kill may fall in between.
+            shared[at : at + 8] = struct.pack("@Q", time.time_ns())
+            shared[16:24], shared[24:32] = struct.pack("@Q", step), struct.pack("@Q", told)
         rec.finish()
         print("trained")
 """

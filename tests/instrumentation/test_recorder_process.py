@@ -144,7 +144,7 @@ def test_no_event_is_lost_by_sigkill(spool: Path, tmp_path: Path) -> None:
                 step += 1
                 with rec.step(step):
                     {"time.sleep(0.001)" if number % 2 else "pass"}
-                struct.pack_into("@Q", counter, 0, step)
+                counter[:8] = struct.pack("@Q", step)
             """,
             directory,
         )
