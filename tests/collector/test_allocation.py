@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -356,9 +357,14 @@ def slurm(tmp_path: Path) -> Iterator[Path]:
         pytest.skip(
             "no Slurm that this machine could start: it takes root, slurm-wlm and shared/tools/slurm-one-node.sh"
         )
-    subprocess.run([SLURM, "up", tmp_path / "slurm"], check=True, timeout=100)
-    yield tmp_path
-    subprocess.run([SLURM, "down", tmp_path / "slurm"], check=True, timeout=60)
+    # Its programs run as other users, who must be able to enter the folder.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        try:
+            subprocess.run([SLURM, "up", folder], check=True, timeout=100)
+            yield tmp_path
+        finally:
+            subprocess.run([SLURM, "down", folder], check=True, timeout=60)
+            time.sleep(3)
 
 
 def slurm_says(*command: object, folder: Path | None = None) -> str:
@@ -387,8 +393,12 @@ def test_a_real_slurm_submits_requeues_and_cancels(slurm: Path) -> None:
         return (slurm / f"env.{long}.1").exists() and state(long) == "RUNNING"
 
     eventually(again, 60, 0.5)
-    running = grants_of_sacct(slurm_says("sacct", "-D", "--json"), gpus=1).grants
-    assert [one.end_ns is None for one in running if one.job == f"slurm:{long}.1"] == [True]
+
+    def held() -> list[bool]:  # accounting hears of it a little later
+        grants = grants_of_sacct(slurm_says("sacct", "-D", "--json"), gpus=1).grants
+        return [one.end_ns is None for one in grants if one.job == f"slurm:{long}.1"]
+
+    assert eventually(held, 30, 0.5) == [True]
     slurm_says("scancel", long)
     eventually(lambda: state(long) == "CANCELLED", 30, 0.3)
 
