@@ -313,7 +313,7 @@ def _data(e: Evidence) -> Iterator[Finding]:
         yield Finding(
             code="silent_ranks",
             gpu_s=None,
-            says=f"{several(len(q.silent_ranks), 'rank')} never reported.",
+            says=f"{several(len(q.silent_ranks), 'rank')} never reported in an attempt that they belong to.",
             evidence=f"Among them rank {q.silent_ranks[0]}. Their GPUs are counted, their steps are not seen.",
             next="Start the recorder on every rank, and check that each node's events arrive.",
         )

@@ -69,6 +69,9 @@ def ingest(
             _print_json(asdict(summary))
         else:
             typer.echo(_ingest_words(summary, db))
+        if summary.rejected and not summary.events:
+            # Not a line could be taken: a script that goes on from here would report nothing.
+            raise typer.Exit(1)
 
 
 @COMMANDS.command(epilog="Example: goodput report llama-7b --db run.duckdb")
