@@ -1,0 +1,226 @@
+"""Every page, with no data, a live run, a run that met something, a partial one, and fifty: the report's figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import made_runs
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from goodput_analytics import Report, report
+from goodput_analytics.fleet import lost_gpu_s, price_gpu_s
+from goodput_collector.database import open_database
+from goodput_collector.figures import GpuTime, duration, percent
+from goodput_dashboard import context
+from goodput_dashboard.launching import APP, VARIABLE
+
+PAGES = ("fleet", "run", "incidents", "stragglers", "checkpoints", "compare", "quality")
+Open = Callable[..., AppTest]
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Open:
+    """Opens a page on a database of some runs, all of them read."""
+
+    def open_page(page: str, *runs: made_runs.Made, **query: str | list[str]) -> AppTest:
+        db = made_runs.database(tmp_path, *runs)
+        monkeypatch.setenv(VARIABLE, json.dumps({"where": str(db), "token_file": None}))
+        assert context.shelf().look(wait_s=60).missing == 0
+        at = AppTest.from_file(str(APP), default_timeout=60)
+        if page != "fleet":
+            at.run()
+            at.switch_page(f"screens/{page}.py")
+        for key, value in query.items():
+            at.query_params[key] = value
+        at.run()
+        assert not at.exception, [one.message for one in at.exception]
+        return at
+
+    yield open_page  # type: ignore[misc]
+    context._opened.clear()
+
+
+def told(db: Path, run: str) -> Report:
+    con = open_database(db, read_only=True)
+    try:
+        return report(con, run)
+    finally:
+        con.close()
+
+
+def metrics(at: AppTest) -> dict[str, str]:
+    """The figures on the page by their labels, units left out."""
+    return {metric.label.partition(",")[0]: metric.value for metric in at.metric}
+
+
+def text(at: AppTest) -> str:
+    return "\n".join(
+        str(one.value) for one in [*at.markdown, *at.info, *at.success, *at.warning, *at.caption, *at.error]
+    )
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_without_data_each_page_says_what_to_do(opened: Open, page: str) -> None:
+    at = opened(page)
+    assert "goodput ingest FILE" in text(at)
+    assert not at.metric and not at.dataframe
+
+
+@pytest.mark.parametrize("page", PAGES[1:])
+def test_a_run_that_is_not_there_is_said_to_be_missing(opened: Open, page: str) -> None:
+    if page == "compare":
+        at = opened(page, made_runs.partial(), runs=["partial", "nobody"])
+    else:
+        at = opened(page, made_runs.partial(), run="nobody")
+    assert any("no run named **nobody**" in one.value for one in at.warning)
+
+
+@pytest.mark.parametrize("made", [made_runs.live(), made_runs.stormy(), made_runs.partial()], ids=lambda m: m.name)
+def test_the_run_page_tells_what_the_report_tells(opened: Open, tmp_path: Path, made: made_runs.Made) -> None:
+    at = opened("run", made, run=made.name)
+    one = told(tmp_path / "made.duckdb", made.name)
+    unit = GpuTime.for_total(one.allocated_gpu_s)
+    assert metrics(at) == {
+        "Goodput": percent(one.goodput_ratio),
+        "Held": unit.number(one.allocated_gpu_s),
+        "Lost": unit.number(lost_gpu_s(one)),
+        "At risk now": unit.number(one.at_risk_gpu_s),
+        "Waited in the queue": duration(one.queue_wait_s),
+    }
+    attempts = at.dataframe[0].value
+    assert list(attempts["attempt"]) == [attempt.attempt for attempt in one.attempts]
+    assert list(attempts["ended"]) == [attempt.end_cause for attempt in one.attempts]
+    assert [finding.code for finding in one.findings]
+    for finding in one.findings[:3]:
+        assert finding.next.split(";")[0].split(":")[0] in text(at).replace("\\", "")
+
+
+def test_a_state_stands_beside_the_name(opened: Open) -> None:
+    assert ":gray-badge[finished]" in text(opened("run", made_runs.stormy(), run="stormy"))
+
+
+def test_incidents_have_their_price_and_their_last_words(opened: Open, tmp_path: Path) -> None:
+    at = opened("incidents", made_runs.stormy(), run="stormy")
+    (incident,) = told(tmp_path / "made.duckdb", "stormy").incidents
+    seen = metrics(at)
+    unit = GpuTime.for_total(told(tmp_path / "made.duckdb", "stormy").allocated_gpu_s)
+    assert incident.rework_gpu_s > 0 and incident.restart_gpu_s > 0
+    assert seen["Price"] == unit.number(price_gpu_s(incident))
+    assert (seen["Rework"], seen["Restart"], seen["Hang"]) == tuple(
+        map(unit.number, (incident.rework_gpu_s, incident.restart_gpu_s, incident.hang_gpu_s))
+    )
+    assert seen["Lost steps"] == f"{incident.lost_steps:,}" == "30"
+    assert at.code[0].value == "ValueError: loss is *not* finite"
+    assert "a closer checkpoint" in text(at) and "First to go was rank 0" in text(at)
+    endings = at.dataframe[1].value
+    assert list(endings["rank"]) == [0, 1, 2, 3] and set(endings["reason"]) == {"exception"}
+
+
+def test_without_incidents_the_page_says_so(opened: Open) -> None:
+    assert "No incident" in text(opened("incidents", made_runs.partial(), run="partial"))
+
+
+def test_the_slow_rank_is_named_with_its_loss(opened: Open, tmp_path: Path) -> None:
+    at = opened("stragglers", made_runs.stormy(), run="stormy")
+    one = told(tmp_path / "made.duckdb", "stormy")
+    unit = GpuTime.for_total(one.allocated_gpu_s)
+    assert [slow.rank for slow in one.stragglers] == [2]
+    assert metrics(at)["Waited for slow ranks"] == unit.number(one.gpu_s["straggler"])
+    named, what_if = at.dataframe[0].value, at.dataframe[1].value
+    assert list(named["rank"]) == [2]
+    assert named["GPU-s"][0] == pytest.approx(one.stragglers[0].loss_gpu_s)
+    assert list(what_if["the last of them"]) == [2]
+    assert what_if["of the waiting would go"][0] == pytest.approx(1.0)
+    assert [box.value for box in at.selectbox if box.label.startswith("One rank")] == ["2"]
+
+
+def test_without_own_work_nobody_is_named(opened: Open) -> None:
+    made = made_runs.stormy()
+    for event in made.events:
+        event.pop("busy_ns", None)
+    at = opened("stragglers", made, run="stormy")
+    assert "No step waited" in text(at) and not at.dataframe
+
+
+def test_checkpoints_tell_young_daly_and_how_sure_that_is(opened: Open, tmp_path: Path) -> None:
+    at = opened("checkpoints", made_runs.stormy(), run="stormy")
+    saves = told(tmp_path / "made.duckdb", "stormy").checkpoints
+    seen = metrics(at)
+    assert (seen["Saves"], seen["Each blocks"]) == ("2", "2.00 s")
+    assert (seen["Young advises"], seen["Daly advises"]) == (duration(saves.young_s), duration(saves.daly_s))
+    assert "95% sure" in text(at) and duration(saves.mtbf_s) in text(at)
+    assert list(at.dataframe[0].value["step"]) == [30, 60]
+
+
+def test_without_a_save_the_page_says_how_to_report_one(opened: Open) -> None:
+    at = opened("checkpoints", made_runs.partial(), run="partial")
+    assert "rec.checkpoint(step)" in text(at)
+    assert metrics(at)["At risk now"] == "unknown" and metrics(at)["One every"] == "unknown"
+
+
+def test_quality_says_what_is_missing(opened: Open) -> None:
+    at = opened("quality", made_runs.partial(), run="partial")
+    told_ = at.dataframe[0].value.set_index("what")["figure"]
+    assert told_["ranks that never reported"] == "2"
+    assert "silent ranks" in text(at) and "2, 3" in text(at)
+
+
+def test_quality_of_whole_data_tells_only_what_was_assumed(opened: Open, tmp_path: Path) -> None:
+    at = opened("quality", made_runs.stormy(), run="stormy")
+    one = told(tmp_path / "made.duckdb", "stormy")
+    assert not at.warning and one.quality.assumed_gpu_s > 0
+    assert GpuTime.for_total(one.allocated_gpu_s).amount(one.quality.assumed_gpu_s) in text(at)
+
+
+def test_fifty_runs_add_up_to_their_reports(opened: Open, tmp_path: Path) -> None:
+    at = opened("fleet", *made_runs.fifty())
+    reports = [told(tmp_path / "made.duckdb", f"run-{i:02}") for i in range(50)]
+    held = sum(one.allocated_gpu_s for one in reports)
+    unit = GpuTime.for_total(held)
+    seen = metrics(at)
+    assert seen["Held"] == unit.number(held)
+    assert seen["Lost"] == unit.number(sum(map(lost_gpu_s, reports)))
+    assert seen["Goodput"] == percent(sum(one.gpu_s["productive"] for one in reports) / held)
+    listed = at.dataframe[0].value
+    assert set(listed["run"]) == {one.run for one in reports}
+    by_run = listed.set_index("run")["goodput"]
+    assert all(by_run[one.run] == pytest.approx(one.goodput_ratio) for one in reports)
+
+
+def test_the_fleet_is_filtered_by_the_address(opened: Open) -> None:
+    at = opened("fleet", made_runs.stormy(), made_runs.partial(), label="team=nl")
+    assert list(at.dataframe[0].value["run"]) == ["stormy"]
+    at.text_input(key="label").set_value("team=vision").run()
+    assert "None of the 2 runs passes" in text(at)
+    at.text_input(key="label").set_value("").run()
+    at.text_input(key="name").set_value("part").run()
+    assert list(at.dataframe[0].value["run"]) == ["partial"]
+    at.text_input(key="name").set_value("").run()
+    at.text_input(key="node").set_value("node1").run()
+    assert list(at.dataframe[0].value["run"]) == ["stormy"]
+
+
+def test_a_price_tells_the_loss_in_money(opened: Open, tmp_path: Path) -> None:
+    at = opened("fleet", made_runs.stormy())
+    at.number_input(key="price").set_value(36.0).run()
+    lost = lost_gpu_s(told(tmp_path / "made.duckdb", "stormy"))
+    assert metrics(at)["Cost of the loss"] == f"{lost / 100:,.2f}"
+
+
+def test_two_runs_are_compared(opened: Open) -> None:
+    at = opened("compare", made_runs.stormy(), made_runs.partial(), runs=["stormy", "partial"])
+    assert "partial is better than stormy" in at.success[0].value
+    assert list(at.dataframe[0].value.columns) == ["figure", "stormy", "partial"]
+
+
+def test_times_are_told_in_the_browser_s_zone_if_wanted(opened: Open) -> None:
+    at = opened("run", made_runs.stormy(), run="stormy")
+    assert "As of 2027-01-15 08:" in text(at) and at.segmented_control(key="tz").value == "UTC"
+
+
+def test_tables_can_be_taken_away(opened: Open) -> None:
+    at = opened("run", made_runs.stormy(), run="stormy")
+    assert {one.label for one in at.get("download_button")} >= {"CSV", "Parquet", "Report to mail (HTML)"}
