@@ -60,7 +60,8 @@ def main() -> None:
             bind="query-params",
             help="Local is your browser's time zone.",
         )
-        st.caption(f"Reading {context.source().where}")
+        where = context.source().where
+        st.caption(f"Reading {Path(where).name if context.source().is_file else where}")
     chosen.run()
 
 

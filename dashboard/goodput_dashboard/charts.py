@@ -129,7 +129,7 @@ def timeline(
         rangemode="tozero",
         fixedrange=True,
     )
-    figure.update_xaxes(range=[times[0], times[-1]])
+    # No range of ours: a live run's would grow, and win over the reader's own zoom.
     return figure
 
 
