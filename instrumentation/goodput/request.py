@@ -105,11 +105,13 @@ class RequestWatch:
         pending: what is asked and not yet done; None for nothing.
     """
 
-    __slots__ = ("_answered", "_run", "_spool", "_stamp", "pending")
+    __slots__ = ("_answered", "_path", "_run", "_spool", "_stamp", "pending")
 
     def __init__(self, *, spool: Path, run: str) -> None:
         self._spool = spool
         self._run = run
+        # Ten times a second: nothing is worked out again.
+        self._path = os.fspath(request_path(spool, run))
         self._answered: str | None = None
         self._stamp: tuple[int, int] | None = None
         self.pending: CheckpointRequest | None = None
@@ -118,7 +120,7 @@ class RequestWatch:
         """Look at the file, if it has changed. Raises OSError and ValueError, once for a file that is no request."""
         pending = self.pending
         try:
-            found = request_path(self._spool, self._run).lstat()
+            found = os.lstat(self._path)
         except FileNotFoundError:
             self._stamp = self.pending = None
             return
