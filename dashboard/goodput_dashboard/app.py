@@ -68,9 +68,7 @@ def main() -> None:
 def _choose_run(wanted: bool) -> None:
     """The run that the pages are about. The address may name one that is not on the shelf yet."""
     shelved = context.shelf().look(wait_s=0.0 if not wanted else 1.5)
-    names = [one.report.run for one in shelved.entries]
-    if shelved.missing or not names:
-        names += [name for name in context.source().names().value or [] if name not in names]
+    names = context.names(shelved)
     for asked in (st.query_params.get("run"), st.session_state.get("run")):
         if asked and asked not in names:
             names.append(asked)

@@ -72,6 +72,7 @@ def dashboard(
     typer.echo(f"goodput: {where} is shown at {place} (end with Ctrl-C)", err=True)
     process = subprocess.Popen(
         server_command(host, int(port), base_path, browse=open_),
+        stdout=subprocess.DEVNULL,  # Streamlit's own greeting; what goes wrong it says on stderr
         env=os.environ | environment(where, None if token_file is None else str(token_file.absolute())),
     )
     # Told to stop, we pass it on and wait: the server must not outlive the command.

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import streamlit as st
 
 from goodput_dashboard.launching import VARIABLE
-from goodput_dashboard.shelf import Shelf
+from goodput_dashboard.shelf import Shelf, Shelved
 from goodput_dashboard.source import Source
 
 CARRIED = ("run", "tz", "from", "to")
@@ -50,6 +50,14 @@ def shelf() -> Shelf:
     """The reports of all runs; shared by all sessions."""
     options = Options.from_environment()
     return _opened(options.where, options.token_file)[1]
+
+
+def names(shelved: Shelved) -> list[str]:
+    """The runs that can be chosen, the one heard from last first. A file tells its names before anything is computed;
+    a collector is not asked for more than what the shelf asks for, which may take it long."""
+    found = [one.report.run for one in shelved.entries]
+    known = shelved.names or (tuple(source().names().value or ()) if source().is_file else ())
+    return found + [name for name in known if name not in set(found)]
 
 
 def zone() -> tzinfo:

@@ -44,12 +44,16 @@ def page(body: Callable[[Report], None]) -> None:
     show()
 
 
-def nothing_yet() -> None:
-    """Where there is no run: what to do."""
+def nothing_yet(*, by_itself: bool = False) -> None:
+    """Where there is no run: what to do. `by_itself`: what it stands in is looked at again anyway."""
     source = context.source()
-    heard = source.names()
-    if heard.trouble is not None:
-        trouble(heard)
+    seen = context.shelf().look(wait_s=1.0)
+    if seen.trouble is not None:
+        trouble(Answer(None, None, seen.trouble))
+    elif not seen.whole:
+        st.info("The runs are being read. This page goes on by itself.", icon=":material/hourglass_empty:")
+        if not by_itself:
+            again()
     elif source.is_file:
         st.info(f"This database holds no run yet. Load event files with: `goodput ingest FILE... --db {source.where}`")
     else:

@@ -43,10 +43,19 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shelved:
-    """What stands on the shelf: the runs, the one heard from last first; how many there are to come; what is wrong."""
+    """What stands on the shelf.
+
+    Attributes:
+        entries: the runs, the one heard from last first.
+        names: those of all runs that are known of; missing: how many of them are still to come.
+        whole: whether all of it was gathered once.
+        trouble: what keeps us from hearing more; at_s: when something was last heard, seconds since the epoch.
+    """
 
     entries: tuple[Entry, ...]
+    names: tuple[str, ...]
     missing: int
+    whole: bool
     trouble: str | None
     at_s: float | None
 
@@ -79,7 +88,9 @@ class Shelf:
             entries = [self._entries[name] for name in self._names if name in self._entries]
             return Shelved(
                 entries=tuple(sorted(entries, key=lambda one: (-one.last_ns, one.report.run))),
+                names=self._names,
                 missing=len(self._names) - len(entries),
+                whole=self._whole,
                 trouble=self._trouble,
                 at_s=self._at_s,
             )

@@ -70,10 +70,7 @@ class Source:
         return self._ask(("runs", limit), lambda client: client.runs(limit))
 
     def names(self) -> Answer[list[str]]:
-        """The names of the runs: quick, for nothing is computed of a file's."""
-        if not self.is_file:
-            heard = self.runs(1000)
-            return Answer(None if heard.value is None else [r.run for r in heard.value], heard.at_s, heard.trouble)
+        """The names of a file's runs: quick, for nothing is computed. A collector lists its runs with `runs`."""
 
         def ask(client: HttpClient | FileClient) -> list[str]:
             try:

@@ -20,8 +20,7 @@ def show() -> None:
     """The page."""
     st.markdown("### Compare")
     shelved = context.shelf().look(wait_s=1.5)
-    names = [one.report.run for one in shelved.entries]
-    names += [name for name in context.source().names().value or [] if name not in names]
+    names = context.names(shelved)
     names += [name for name in st.query_params.get_all("runs") if name not in names]
     if not names:
         parts.nothing_yet()

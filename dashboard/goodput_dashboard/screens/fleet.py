@@ -33,7 +33,7 @@ def show() -> None:
             st.info(plain(shelved.trouble), icon=":material/cloud_off:")
         if not shelved.entries and not shelved.missing:
             if shelved.trouble is None:
-                parts.nothing_yet()
+                parts.nothing_yet(by_itself=True)
             return
         if shelved.missing:
             st.caption(f"{counted(shelved.missing, 'run')} still being read …")
