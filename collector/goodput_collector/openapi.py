@@ -40,6 +40,9 @@ OPENAPI: dict[str, Any] = {
     "paths": {
         "/healthz": {"get": {"responses": {"200": _answer("it works"), "503": _answer("it does not")}}},
         "/readyz": {"get": {"responses": {"200": _answer("it takes events"), "503": _answer("not now")}}},
+        "/metrics": {
+            "get": {"responses": {"200": _answer("for Prometheus; OpenMetrics when asked for"), "401": _JSON_ERROR}}
+        },
         "/v1/streams/{stream}": {
             "get": {"parameters": [_STREAM], "responses": {"200": _OFFSET, **_ERRORS}},
             "post": {
