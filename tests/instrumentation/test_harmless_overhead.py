@@ -11,13 +11,13 @@ import pytest
 from recorder_scripts import environment
 
 OVERHEAD = Path(__file__).parents[2] / "benchmarks" / "overhead.py"
-PAIRS, WARM_UP = 40, 20
+PAIRS, WARM_UP = 20, 20
 
 
 def test_training_with_the_callback_is_the_same_training(spool: Path) -> None:
     pytest.importorskip("torch")
     done = subprocess.run(
-        [sys.executable, str(OVERHEAD), "--pairs", str(PAIRS), "--step-ms", "20", "--threads", "1", "--json"],
+        [sys.executable, str(OVERHEAD), "--pairs", str(PAIRS), "--step-ms", "15", "--threads", "1", "--json"],
         env=environment(spool),
         capture_output=True,
         text=True,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harmless_places import wait_for
 from harmless_training import training
 from recorder_made import EPOCH_NS, MS, HandClock
 from recorder_reading import done_steps, kinds, of_rank, read_events
@@ -379,6 +380,9 @@ SECOND = """
 
 def test_a_second_live_launch_under_a_name_is_warned_of(spool: Path, tmp_path: Path) -> None:
     with training(spool, tmp_path / "counter") as first:
+        # The first looks once, at its first steps: let it be over.
+        wait_for("its first events", lambda: list(spool.glob("*.jsonl")))
+        time.sleep(0.5)
         for more in ({}, {"RANK": "0", "WORLD_SIZE": "2"}):
             second = run_script(SECOND.format(run="r"), spool, **more)
             assert second.returncode == 0
