@@ -18,6 +18,8 @@ AGAIN_S = 3.0
 UNWATCHED_S = 60.0
 """Nobody having looked for this long, nothing is gathered until somebody looks again."""
 SPARK_POINTS = 24
+DETAILS_S = 60.0
+"""How often a run that moves has its line over time drawn again."""
 LIVE = ("running", "hung", "paused")
 
 
@@ -67,6 +69,7 @@ class Shelf:
         self._source = source
         self._entries: dict[str, Entry] = {}
         self._seen: dict[str, Any] = {}
+        self._detailed_s: dict[str, float] = {}
         self._names: tuple[str, ...] = ()
         self._trouble: str | None = None
         self._at_s: float | None = None
@@ -151,32 +154,45 @@ class Shelf:
             if limit == MOST_RUNS or len(heard.value) < limit
             else [*dict.fromkeys([*(one.run for one in heard.value), *self._names])]
         )
+        changed = []
         for one in heard.value:
             mark = (one.last_event_ns, one.state, one.allocated_gpu_s)
             if self._seen.get(one.run) != mark:
-                self._entry(one.run, one.last_event_ns)
+                self._entry(one.run, one.last_event_ns, detailed=False)
                 self._seen[one.run] = mark
+                changed.append(one)
+        self._say(None, whole=len(heard.value) < limit)
+        # A collector has the reports at hand; for the details it must build most runs' relations once more.
+        now_s = time.monotonic()
+        for one in changed:
+            if now_s - self._detailed_s.get(one.run, -DETAILS_S) >= DETAILS_S:
+                self._entry(one.run, one.last_event_ns)
+                self._detailed_s[one.run] = time.monotonic()
         return len(heard.value) >= limit
 
-    def _entry(self, name: str, last_ns: int | None) -> Entry | None:
+    def _entry(self, name: str, last_ns: int | None, *, detailed: bool = True) -> Entry | None:
+        """Reads a run. Without `detailed` what else is known of it stays as it was."""
+        before = self._entries.get(name)
         try:
             told = self._source.report(name)
             if told.value is None:
                 return None
-            line = self._source.rows("view_timeline", name, most=SPARK_POINTS)
-            places = self._source.rows("view_places", name)
+            line = self._source.rows("view_timeline", name, most=SPARK_POINTS) if detailed else None
+            places = self._source.rows("view_places", name) if detailed else None
         except (UnknownRun, AnalyticsError):
             return None
         report = told.value
-        rows = [] if places.value is None else places.value.to_pylist()
+        rows = [] if places is None or places.value is None else places.value.to_pylist()
+        drawn = [] if line is None or line.value is None else line.value.to_pylist()
+        kept = None if detailed else before
         entry = Entry(
             report=report,
             first_ns=min((one.start_ns for one in report.attempts), default=report.as_of_ns),
             last_ns=report.as_of_ns if last_ns is None else last_ns,
-            goodput=_goodput([] if line.value is None else line.value.to_pylist()),
-            nodes=tuple(sorted({row["node"] for row in rows if row["node"]})),
-            jobs=tuple(sorted({row["job"] for row in rows if row["job"]})),
-            labels=_labels(rows),
+            goodput=kept.goodput if kept else _goodput(drawn),
+            nodes=kept.nodes if kept else tuple(sorted({row["node"] for row in rows if row["node"]})),
+            jobs=tuple(sorted({one.job for one in report.attempts if one.job})),
+            labels=kept.labels if kept else _labels(rows),
         )
         with self._changed:
             self._entries[name] = entry
@@ -190,6 +206,7 @@ class Shelf:
             for gone in set(self._entries) - set(self._names):
                 del self._entries[gone]
                 self._seen.pop(gone, None)
+                self._detailed_s.pop(gone, None)
 
     def _say(self, trouble: str | None, *, whole: bool) -> None:
         with self._changed:

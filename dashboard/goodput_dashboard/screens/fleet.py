@@ -24,7 +24,7 @@ def show() -> None:
         st.markdown(words.FIRST_VISIT)
     _filters()
     seen = context.shelf().look(wait_s=1.2)
-    again = not context.source().is_file or seen.missing > 0 or not seen.entries
+    again = not context.source().is_file or seen.missing > 0 or not seen.whole
 
     @st.fragment(run_every=context.REFRESH_S / 2 if again else None)
     def body() -> None:
@@ -35,8 +35,8 @@ def show() -> None:
             if shelved.trouble is None:
                 parts.nothing_yet(by_itself=True)
             return
-        if shelved.missing:
-            st.caption(f"{counted(shelved.missing, 'run')} still being read …")
+        if shelved.missing or not shelved.whole:
+            st.caption(f"{counted(shelved.missing, 'run') if shelved.missing else 'More runs are'} still being read …")
         if shelved.entries:
             _show([one for one in shelved.entries if _wanted(one, shelved.entries)], len(shelved.entries))
 
