@@ -106,7 +106,7 @@ def measure(page: Page, db: Path, run: str | None) -> dict[str, float]:
         found["report, s"] = time.perf_counter() - begun
         page.goto(f"{address}/quality")  # the server's own modules are loaded once
         page.wait_for_timeout(3000)
-        metric, chart = "[data-testid=stMetric]", ".js-plotly-plot .xaxislayer-above, .js-plotly-plot .xaxislayer-below"
+        metric, chart = "[data-testid=stMetric]", ".st-key-timeline .js-plotly-plot .main-svg"
         if run is not None:
             link = page.locator("[data-testid=stSidebar]").get_by_role
             found["first figure, s"] = timed(page, lambda: page.goto(f"{address}/run?run={run}"), metric)

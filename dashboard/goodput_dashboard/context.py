@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 from dataclasses import dataclass
@@ -37,7 +38,9 @@ class Options:
 def _opened(where: str, token_file: str | None) -> tuple[Source, Shelf]:
     token = Path(token_file).read_text(encoding="utf-8").strip() if token_file else None
     source = Source(where, token)
-    return source, Shelf(source)
+    shelf = Shelf(source)
+    atexit.register(shelf.stop)
+    return source, shelf
 
 
 def source() -> Source:

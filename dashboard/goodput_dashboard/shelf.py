@@ -78,12 +78,20 @@ class Shelf:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._whole = False
+        self._stopped = threading.Event()
+
+    def stop(self, wait_s: float = 5.0) -> None:
+        """Gathers no more, and waits for what is being read: a thread must not be in the database when all ends."""
+        self._stopped.set()
+        thread = self._thread
+        if thread is not None:
+            thread.join(wait_s)
 
     def look(self, wait_s: float = 0.0) -> Shelved:
         """What stands there now. Waits up to `wait_s` for all of it to have been gathered once."""
         with self._changed:
             self._looked_s = time.monotonic()
-            if self._thread is None or not self._thread.is_alive():
+            if not self._stopped.is_set() and (self._thread is None or not self._thread.is_alive()):
                 self._whole = False
                 self._thread = threading.Thread(target=self._gather, name="goodput-shelf", daemon=True)
                 self._thread.start()
@@ -100,10 +108,10 @@ class Shelf:
 
     def _gather(self) -> None:
         stage, version = 0, None
-        while time.monotonic() - self._looked_s < UNWATCHED_S:
+        while time.monotonic() - self._looked_s < UNWATCHED_S and not self._stopped.is_set():
             now = self._source.version()
             if self._source.is_file and self._whole and now == version and self._trouble is None:
-                time.sleep(AGAIN_S)
+                self._stopped.wait(AGAIN_S)
                 continue
             try:
                 more = self._gather_file() if self._source.is_file else self._gather_runs(STAGES[stage])
@@ -116,7 +124,7 @@ class Shelf:
                 continue
             if self._trouble is None:
                 self._say(None, whole=True)
-            time.sleep(AGAIN_S)
+            self._stopped.wait(AGAIN_S)
 
     def _gather_file(self) -> bool:
         heard = self._source.names()
@@ -127,7 +135,7 @@ class Shelf:
         self._set_names(names)
         self._trouble = None
         place = 0
-        while place < len(names):
+        while place < len(names) and not self._stopped.is_set():
             name = names[place]
             entry = self._entry(name, None)
             # Launches that ran side by side under one name are runs of their own.
@@ -165,6 +173,8 @@ class Shelf:
         # A collector has the reports at hand; for the details it must build most runs' relations once more.
         now_s = time.monotonic()
         for one in changed:
+            if self._stopped.is_set():
+                break
             if now_s - self._detailed_s.get(one.run, -DETAILS_S) >= DETAILS_S:
                 self._entry(one.run, one.last_event_ns)
                 self._detailed_s[one.run] = time.monotonic()

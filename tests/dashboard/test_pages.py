@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import made_runs
 import pytest
 from streamlit.testing.v1 import AppTest
 
+import made_runs
 from goodput_analytics import Report, report
 from goodput_analytics.fleet import lost_gpu_s, price_gpu_s
 from goodput_collector.database import open_database
@@ -40,6 +40,8 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Open:
         return at
 
     yield open_page  # type: ignore[misc]
+    context.shelf().stop()
+    context.source().close()
     context._opened.clear()
 
 
@@ -172,7 +174,7 @@ def test_quality_of_whole_data_tells_only_what_was_assumed(opened: Open, tmp_pat
     at = opened("quality", made_runs.stormy(), run="stormy")
     one = told(tmp_path / "made.duckdb", "stormy")
     assert not at.warning and one.quality.assumed_gpu_s > 0
-    assert GpuTime.for_total(one.allocated_gpu_s).amount(one.quality.assumed_gpu_s) in text(at)
+    assert f"{GpuTime.for_total(one.allocated_gpu_s).number(one.quality.assumed_gpu_s)} GPU-s of" in text(at)
 
 
 def test_fifty_runs_add_up_to_their_reports(opened: Open, tmp_path: Path) -> None:
