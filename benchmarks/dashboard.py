@@ -27,6 +27,12 @@ from goodput_collector.client import HttpClient
 
 GOODPUT = [sys.executable, "-m", "goodput.cli"]
 MIB = 1 << 20
+LAST_WORDS = {
+    "Incidents": "What the GPUs did around it",
+    "Checkpoints": "All saves",
+    "Stragglers": "If the worst few ranks were like the rest",
+}
+"""What stands at the end of each page: once it is there, the page is whole."""
 IDLE = "document.querySelectorAll('[data-testid=stApp][data-test-script-state=running]').length === 0"
 
 
@@ -113,10 +119,9 @@ def measure(page: Page, db: Path, run: str | None) -> dict[str, float]:
             found["with the timeline, s"] = found["first figure, s"] + timed(page, lambda: None, chart)
             found["the page again, s"] = timed(page, lambda: page.goto(f"{address}/run?run={run}"), metric)
             found["the other clock, s"] = timed(page, lambda: page.get_by_text("local", exact=True).click(), metric)
-            for name in ("Incidents", "Checkpoints", "Stragglers", "Data quality"):
-                found[f"to {name}, s"] = timed(
-                    page, lambda name=name: link("link", name=name, exact=True).click(), "[data-testid=stDataFrame]"
-                )
+            for name, last in LAST_WORDS.items():
+                click = link("link", name=name, exact=True).click
+                found[f"to {name}, s"] = timed(page, click, f"text={last}")
         else:
             found["first figure, s"] = timed(page, lambda: page.goto(address), metric)
             begun = time.perf_counter()

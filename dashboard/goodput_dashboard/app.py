@@ -67,7 +67,9 @@ def main() -> None:
 
 def _choose_run(wanted: bool) -> None:
     """The run that the pages are about. The address may name one that is not on the shelf yet."""
-    shelved = context.shelf().look(wait_s=0.0 if not wanted else 1.5)
+    # Only who comes without a run's name has to wait for the first ones.
+    asked = st.query_params.get("run") or st.session_state.get("run")
+    shelved = context.shelf().look(wait_s=1.5 if wanted and not asked else 0.0)
     names = context.names(shelved)
     for asked in (st.query_params.get("run"), st.session_state.get("run")):
         if asked and asked not in names:
