@@ -23,6 +23,7 @@ CHROMIUM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
 )
 pytestmark = [
+    pytest.mark.soak,
     pytest.mark.skipif(
         CHROMIUM is None, reason="there is no chromium here: apt-get install chromium, to test in a browser"
     ),

@@ -26,10 +26,13 @@ PROMETHEUS = Path(__file__).parents[2] / "deploy" / "prometheus"
 S = 1_000_000_000
 NEEDED = ("prometheus", "prometheus-alertmanager")
 
-pytestmark = pytest.mark.skipif(
-    any(shutil.which(name) is None for name in NEEDED),
-    reason=f"{' or '.join(NEEDED)} is missing: apt-get install prometheus prometheus-alertmanager",
-)
+pytestmark = [
+    pytest.mark.soak,
+    pytest.mark.skipif(
+        any(shutil.which(name) is None for name in NEEDED),
+        reason=f"{' or '.join(NEEDED)} is missing: apt-get install prometheus prometheus-alertmanager",
+    ),
+]
 
 
 class Run:

@@ -14,6 +14,7 @@ OVERHEAD = Path(__file__).parents[2] / "benchmarks" / "overhead.py"
 PAIRS, WARM_UP = 20, 20
 
 
+@pytest.mark.soak
 def test_training_with_the_callback_is_the_same_training(spool: Path) -> None:
     pytest.importorskip("torch")
     done = subprocess.run(
