@@ -141,7 +141,7 @@ def free_port() -> int:
 
 
 def shortened(text: str) -> str:
-    """Rules that are looked at every second, of which those for two minutes wait two seconds; the others keep theirs, so
+    """Rules looked at every second, of which those for two minutes wait two seconds; the others keep theirs, so
     that a busy machine is not taken for a collector that is down."""
     return text.replace("interval: 30s", "interval: 1s").replace("for: 2m", "for: 2s")
 
