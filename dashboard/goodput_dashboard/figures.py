@@ -25,8 +25,9 @@ class Unit:
         """Without the unit. What is too small to show is written `<0.1`, never 0."""
         if gpu_s is None:
             return UNKNOWN
-        text = f"{gpu_s / self.gpu_s:,.{self.decimals}f}"
-        if gpu_s > 0 and not text.strip("0.,"):
+        value = gpu_s / self.gpu_s
+        text = f"{value:,.{self.decimals}f}"
+        if value > 0 and not text.strip("0.,"):
             return f"<{10.0**-self.decimals:.{self.decimals}f}"
         return text
 

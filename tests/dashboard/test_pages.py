@@ -177,6 +177,7 @@ def test_quality_of_whole_data_tells_only_what_was_assumed(opened: Open, tmp_pat
     assert f"{GpuTime.for_total(one.allocated_gpu_s).number(one.quality.assumed_gpu_s)} GPU-s of" in text(at)
 
 
+@pytest.mark.soak
 def test_fifty_runs_add_up_to_their_reports(opened: Open, tmp_path: Path) -> None:
     at = opened("fleet", *made_runs.fifty())
     reports = [told(tmp_path / "made.duckdb", f"run-{i:02}") for i in range(50)]
