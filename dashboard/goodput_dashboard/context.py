@@ -19,6 +19,8 @@ from goodput_dashboard.source import Source
 CARRIED = ("run", "tz", "from", "to")
 """Parameters of the address that go along from page to page."""
 REFRESH_S = 5.0
+SELDOM_S = 30.0
+"""For pages that one looks into for long, and that cost a collector more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,8 @@ MOST_OPEN = 25
 """Rows of a table that are all shown at once; a longer one scrolls."""
 
 
-def page(body: Callable[[Report], None]) -> None:
-    """A page about one run: its head, then `body`; by itself again every few seconds while the run is at work."""
+def page(body: Callable[[Report], None], every_s: float = context.REFRESH_S) -> None:
+    """A page about one run: its head, then `body`; by itself again after `every_s` seconds while the run is at work."""
     run = st.session_state.get("run")
     if not run:
         nothing_yet()
@@ -32,7 +32,7 @@ def page(body: Callable[[Report], None]) -> None:
     first = _report(run)
     if first is None:
         return
-    again = context.REFRESH_S if first.state in LIVE and not context.source().is_file else None
+    again = every_s if first.state in LIVE and not context.source().is_file else None
 
     @st.fragment(run_every=again)
     def show() -> None:
@@ -126,11 +126,16 @@ def rows(name: str, report: Report, **limits: int | None) -> Rows:
 
 
 def chart(figure: go.Figure, key: str, alt: str, *, select: bool = False) -> Any:
-    """A chart, with a picture to save, words for those who do not see it, and a zoom that survives a refresh."""
+    """A chart, with a picture to save, and words for those who do not see it.
+
+    Streamlit makes a chart anew when its data change, so that a zoom inside it does not outlive them: what shall last
+    is selected, and kept in the address.
+    """
     if select:
         return st.plotly_chart(
             figure, key=key, config=charts.config(key), alt=alt, on_select="rerun", selection_mode="box"
         )
+    figure.update_layout(dragmode="zoom")
     return st.plotly_chart(figure, key=key, config=charts.config(key), alt=alt)
 
 

@@ -103,4 +103,4 @@ def _interval(report: Report) -> None:
     st.caption(f"From {low} to {high} it costs less than one point of goodput more than at the best.{now}")
 
 
-parts.page(body)
+parts.page(body, context.SELDOM_S)

@@ -171,7 +171,6 @@ def _around(report: Report, one: Incident) -> None:
             rows, zone=context.zone(), revision=f"{report.run}{one.abort_ns}", attempts=report.attempts,
             incidents=[one], height=340,
         )  # fmt: skip
-        figure.update_layout(dragmode="zoom")
         parts.chart(figure, "around", "What the GPUs did around the incident")
 
 

@@ -125,10 +125,13 @@ def _choose_stretch(event: Any, rows: list[dict[str, Any]]) -> None:
 
 def _over_time(report: Report) -> None:
     st.markdown("#### Goodput over time")
-    rows = parts.rows("view_timeline", report, most=WINDOWS)
+    from_ns, to_ns = _stretch()
+    rows = parts.rows("view_timeline", report, from_ns=from_ns, to_ns=to_ns, most=WINDOWS)
+    if not rows:
+        return
     figure = charts.timeline(rows, zone=context.zone(), revision=report.run, shares=True, height=340)
-    figure.update_layout(dragmode="zoom")
-    parts.chart(figure, "over_time", "Shares of GPU time by category, window by window")
+    event = parts.chart(figure, "over_time", "Shares of GPU time by category, window by window", select=True)
+    _choose_stretch(event, rows)
 
 
 def _attempts(report: Report) -> None:

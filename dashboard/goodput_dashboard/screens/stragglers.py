@@ -133,4 +133,4 @@ def _what_if(report: Report) -> None:
     )
 
 
-parts.page(body)
+parts.page(body, context.SELDOM_S)
