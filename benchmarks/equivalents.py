@@ -6,6 +6,9 @@ from __future__ import annotations
 REASONS: dict[str, tuple[str, ...]] = {
     "the report asks for its own order; this one serves who reads the relation": (
         "attempt_list: ORDER BY a.attempt -> ORDER BY a.attempt DESC",
+        "silent_ranks: ORDER BY p.rank -> ORDER BY p.rank DESC",
+        "stragglers: ORDER BY loss_gpu_ns DESC, d.rank -> ORDER BY loss_gpu_ns, d.rank",
+        "stragglers: ORDER BY loss_gpu_ns DESC, d.rank -> ORDER BY loss_gpu_ns DESC, d.rank DESC",
     ),
     "a block that has an offset of its own has taken it from the join before": (
         "clocks: N n.source_id = s.source_id AND s.block < n.block -> N n.source_id = s.source_id AND s.block <= n.block",
@@ -64,6 +67,49 @@ REASONS: dict[str, tuple[str, ...]] = {
     "the least of all but one still bounds the median of so many from below": (
         "window_parts: Y r.attempt ORDER BY r.idx ROWS BETWEEN 25 PRECEDING AND 25 FOLLOWING) AS least_ns -> Y r.attempt ORDER BY r.idx ROWS BETWEEN 24 PRECEDING AND 25 FOLLOWING) AS least_ns",
         "window_parts: BY r.idx ROWS BETWEEN 25 PRECEDING AND 25 FOLLOWING) AS least_ns -> BY r.idx ROWS BETWEEN 25 PRECEDING AND 24 FOLLOWING) AS least_ns",
+    ),
+    "what is let in besides counts as nothing": (
+        "at_risk: ' AND p.step - p.c + p.before + p.steps > $durable_step -> ' AND p.step - p.c + p.before + p.steps >= $durable_step",
+    ),
+    "a part begins with a start or a joined, never with a step, a resume or a stop": (
+        "boundaries: ource_id = r.source_id AND r.seq BETWEEN m.from_seq AND m.to_seq -> ource_id = r.source_id AND r.seq BETWEEN 1 + m.from_seq AND m.to_seq",
+        "boundaries: ource_id = e.source_id AND e.seq BETWEEN m.from_seq AND m.to_seq -> ource_id = e.source_id AND e.seq BETWEEN 1 + m.from_seq AND m.to_seq",
+        "boundaries: WHERE last_seq >= from_seq -> WHERE last_seq > from_seq",
+    ),
+    "spares work only: what is let in besides finds nothing to join": (
+        "boundaries: ) f ON f.source_id = c.source_id AND c.seq > f.first_seq) -> ) f ON f.source_id = c.source_id OR c.seq > f.first_seq)",
+        "boundaries: ON f.source_id = c.source_id AND c.seq > f.first_seq) -> ON f.source_id = c.source_id AND c.seq >= f.first_seq)",
+        "portions: WHERE d.before > 0 AND p.upto < p.c -> WHERE d.before >= 0 AND p.upto < p.c",
+        "portions: WHERE d.before > 0 AND p.upto < p.c -> WHERE d.before > 0 OR p.upto < p.c",
+        "portions: WHERE d.before > 0 AND p.upto < p.c -> WHERE d.before > 0 AND p.upto <= p.c",
+    ),
+    "no two branches hold at once": (
+        "end_causes: WHEN outcome = 'finished' THEN 'finished' WHEN outcome = 'live' THEN 'live' WHEN coalesce(hung, false) OR silent THE -> WHEN outcome = 'live' THEN 'live' WHEN outcome = 'finished' THEN 'finished' WHEN coalesce(hung, false) OR silent THE",
+        "spans: WHEN name = 'checkpoint' THEN 1 WHEN name = 'evaluation' THEN 2 WHEN name IN ('init', 'rendezvous', 'loa -> WHEN name = 'evaluation' THEN 2 WHEN name = 'checkpoint' THEN 1 WHEN name IN ('init', 'rendezvous', 'loa",
+        "spans: WHEN name = 'evaluation' THEN 2 WHEN name IN ('init', 'rendezvous', 'load_checkpoint', 'compile', 'data_skip') THEN 3 ELSE 4 -> WHEN name IN ('init', 'rendezvous', 'load_checkpoint', 'compile', 'data_skip') THEN 3 WHEN name = 'evaluation' THEN 2 ELSE 4",
+        "spans: WHEN kind_rank = 1 THEN 'checkpoint' WHEN kind_rank = 2 THEN 'evaluation' WHEN kind_rank = 3 THEN 'startup' -> WHEN kind_rank = 2 THEN 'evaluation' WHEN kind_rank = 1 THEN 'checkpoint' WHEN kind_rank = 3 THEN 'startup'",
+        "spans: WHEN kind_rank = 2 THEN 'evaluation' WHEN kind_rank = 3 THEN 'startup' WHEN category IN ('productive', 'startup -> WHEN kind_rank = 3 THEN 'startup' WHEN kind_rank = 2 THEN 'evaluation' WHEN category IN ('productive', 'startup",
+        "attempts: WHEN outcome = 'finished' THEN last_stop_ns WHEN outcome = 'live' THEN greatest($now_ns, process_ns, last_step_ns) WHEN most_said_ns IS NOT NULL OR most_go -> WHEN outcome = 'live' THEN greatest($now_ns, process_ns, last_step_ns) WHEN outcome = 'finished' THEN last_stop_ns WHEN most_said_ns IS NOT NULL OR most_go",
+    ),
+    "the two are the same moment then": (
+        "spans: CASE WHEN m.stop_ns < b.begin_ns THEN b.begin_ns ELSE m.stop_ -> CASE WHEN m.stop_ns <= b.begin_ns THEN b.begin_ns ELSE m.stop_",
+    ),
+    "empty entries are left out at the end": (
+        "window_entries: FROM gp_window_parts WHERE warmup_ns > 0 -> FROM gp_window_parts WHERE warmup_ns >= 0",
+        "window_entries: FROM gp_window_parts WHERE hang_ns > 0 -> FROM gp_window_parts WHERE hang_ns >= 0",
+    ),
+    "a list of none is NULL, so no list has the length 0": (
+        "attempts: WHEN len(bad_ns) > 0 OR vanished > 0 OR next_ns IS NOT NUL -> WHEN len(bad_ns) >= 0 OR vanished > 0 OR next_ns IS NOT NUL",
+        "attempts: WHEN len(gone_ns) > 0 THEN gone_ns[-1] -> WHEN len(gone_ns) >= 0 THEN gone_ns[-1]",
+    ),
+    "they are equal where both are known": (
+        "last_lives: SELECT coalesce(s.attempt, t.attempt) AS attempt, greatest(s.life, t.life) A -> SELECT coalesce(t.attempt, s.attempt) AS attempt, greatest(s.life, t.life) A",
+    ),
+    "before the first window there is none to join": (
+        "span_entries: CASE WHEN w.idx > 0 THEN lag_step.step END AS step_before -> CASE WHEN w.idx >= 0 THEN lag_step.step END AS step_before",
+    ),
+    "beyond its first window the first life always has a step before": (
+        "window_times: b.life > 0 AND b.step_before IS NULL AND b.idx > -> b.life >= 0 AND b.step_before IS NULL AND b.idx >",
     ),
 }
 
