@@ -33,7 +33,7 @@ bench: $(READY)  ## the benchmarks, one after another; docs/PERFORMANCE.md holds
 	@set -e; for bench in $(BENCHES); do echo "== $$bench"; $(BIN)/python $$bench; done
 
 lint: $(READY)  ## ruff and mypy --strict
-	$(BIN)/ruff check .
+	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 

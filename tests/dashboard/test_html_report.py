@@ -9,7 +9,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import made_runs
-
 from goodput_analytics import report
 from goodput_collector.database import open_database
 from goodput_collector.figures import GpuTime, percent

@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import made_runs
 import pytest
 
+import made_runs
 from goodput_analytics import Report, UnknownRun
 from goodput_collector.client import FileClient, GoodputCollectorError
 from goodput_collector.database import open_database
