@@ -116,8 +116,11 @@ class Children:
 
     def begin(self, **environment: str) -> subprocess.Popen[bytes]:
         code = "import time; time.sleep(60)"
-        self.processes.append(subprocess.Popen([sys.executable, "-c", code], env=environment))
-        return self.processes[-1]
+        process = subprocess.Popen([sys.executable, "-c", code], env={"BEGUN": "1", **environment})
+        self.processes.append(process)
+        while b"BEGUN" not in Path(f"/proc/{process.pid}/environ").read_bytes():
+            time.sleep(0.001)  # its environment can be read a moment after it was started
+        return process
 
     def end(self, *processes: subprocess.Popen[bytes]) -> None:
         for process in processes:
