@@ -85,6 +85,10 @@ GPUS = Family(name="goodput_gpus", kind=Kind.GAUGE, help="GPUs that the run's li
 SILENT_RANKS = Family(
     name="goodput_silent_ranks", kind=Kind.GAUGE, help="Ranks of the run's live attempt that never reported."
 )
+FIRST_SPAN = Family(
+    name="goodput_first_span", kind=Kind.GAUGE,
+    help="1 while the run is in a declared span of a kind that it had not completed before; nobody knows its length.",
+)  # fmt: skip
 QUEUE_WAIT = Family(
     name="goodput_queue_wait_seconds", kind=Kind.GAUGE, unit="seconds",
     help="From submission to admission, summed over the run's jobs; no GPU time.",
@@ -93,7 +97,7 @@ QUEUE_WAIT = Family(
 RUN_FAMILIES = (
     GPU_SECONDS, RATIO, AT_RISK, WINDOW_GPU_SECONDS, WINDOW_RATIO, ALLOCATED, STEPS, RESTARTS, CHECKPOINTS, RUN_STATE,
     RUN_INFO, LAST_PROGRESS, LAST_EVENT, LAST_DURABLE, CHECKPOINT_INTERVAL, STEP_SECONDS, SLOW_RANK, GPUS, SILENT_RANKS,
-    QUEUE_WAIT,
+    FIRST_SPAN, QUEUE_WAIT,
 )  # fmt: skip
 
 EVENTS = Family(name="goodput_collector_events", kind=Kind.COUNTER, help="Events that are kept.")
@@ -257,6 +261,7 @@ def run_blocks(told: Told, figures: RunFigures, counted: Counters, labels: Seque
         ],
         GPUS: _known(GPUS, told.gpus, run),
         SILENT_RANKS: _known(SILENT_RANKS, figures.silent_ranks, run),
+        FIRST_SPAN: _known(FIRST_SPAN, None if figures.first_span is None else int(figures.first_span), run),
         QUEUE_WAIT: _known(QUEUE_WAIT, report.queue_wait_s, run),
     }  # fmt: skip
     return {family.name: "".join(samples) for family, samples in blocks.items()}

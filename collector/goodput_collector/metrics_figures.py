@@ -29,6 +29,8 @@ class RunFigures:
         step_ns: the time of all these steps, declared spans left out.
         progress_ns: the last proof of progress, None before the first step.
         silent_ranks: ranks of the live attempt that never reported; None where none lives.
+        first_span: the live attempt is in a declared span of a name that it has not completed before; None where none
+            lives.
         labels: the labels that the process that started last was given.
     """
 
@@ -38,6 +40,7 @@ class RunFigures:
     step_ns: int
     progress_ns: int | None
     silent_ranks: int | None
+    first_span: bool | None
     labels: Mapping[str, str]
 
 
@@ -63,6 +66,7 @@ def read_figures(con: duckdb.DuckDBPyConnection, end_ns: int) -> RunFigures:
         step_ns=step_ns,
         progress_ns=facts["progress_ns"],
         silent_ranks=facts["silent_ranks"],
+        first_span=facts["first_span"],
         labels=_labels(facts["labels"]),
     )
 

@@ -68,21 +68,21 @@ def test_every_alert_says_what_is_lost_and_where_to_read_on(name: str) -> None:
     assert rule["labels"]["severity"] in ("critical", "warning")
     notes = rule["annotations"]
     assert {"summary", "description", "lost", "runbook_url", "page_url"} == notes.keys()
-    assert notes["runbook_url"].endswith(f"ALERTS.md#{name.lower()}")
+    assert notes["runbook_url"].endswith(f"RUNBOOK.md#{name.lower()}")
 
 
 @pytest.mark.parametrize("name", ALERTS)
 def test_every_alert_has_a_page_with_a_body(name: str) -> None:
-    text = (ROOT / "docs" / "ALERTS.md").read_text()
+    text = (ROOT / "docs" / "RUNBOOK.md").read_text()
     body = re.search(rf"^### {name}\n(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
     assert body, name
-    for part in ("Meaning", "Look", "Likely causes", "First action", "To silence"):
+    for part in ("Meaning", "Look", "Likely causes", "First action", "False alarm", "To silence"):
         found = re.search(rf"\*\*{part}\.\*\* (.+)", body[1])
         assert found and len(found[1]) > 10, (name, part)
 
 
 def test_no_page_is_of_an_alert_that_is_gone() -> None:
-    assert set(re.findall(r"^### (\w+)$", (ROOT / "docs" / "ALERTS.md").read_text(), re.MULTILINE)) == ALERTS.keys()
+    assert set(re.findall(r"^### (\w+)$", (ROOT / "docs" / "RUNBOOK.md").read_text(), re.MULTILINE)) == ALERTS.keys()
 
 
 def test_rules_use_only_metrics_that_are_there() -> None:
@@ -98,7 +98,7 @@ def test_rules_use_only_metrics_that_are_there() -> None:
 
 def test_pages_use_only_metrics_that_are_there() -> None:
     records = {rule["record"] for rule in EACH if "record" in rule}
-    quoted = " ".join(re.findall(r"`([^`]+)`", (ROOT / "docs" / "ALERTS.md").read_text()))
+    quoted = " ".join(re.findall(r"`([^`]+)`", (ROOT / "docs" / "RUNBOOK.md").read_text()))
     assert set(NAME.findall(quoted)) <= exposed() | records
 
 

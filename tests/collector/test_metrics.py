@@ -204,6 +204,38 @@ def test_of_too_many_runs_the_latest_are_told_and_the_others_counted(tmp_path: P
     watched.close()
 
 
+def test_a_save_is_the_first_of_its_kind_once(watched: Watched, clock: Clock) -> None:
+    """A long one is judged by those before it; where there is none yet, /metrics says so."""
+    first, state = key("goodput_first_span", run="r"), key("goodput_run_state", run="r", state="hung")
+    seq = 0
+
+    def tell(at_s: float, *events: dict[str, Any]) -> tuple[float, float]:
+        """What is told at a moment, and whether the run is in a first span and counts as hung then."""
+        nonlocal seq
+        for event in events:
+            watched.send("r0", line({"run": "r", "source": "r0", "seq": seq, "ts_ns": clock.now_ns, **event}) + b"\n")
+            seq += 1
+        clock.now_ns = T0_NS + round(at_s * S)
+        _, values = watched.scrape()
+        return values[first], values[state]
+
+    def step(number: int, start_s: float) -> dict[str, Any]:
+        start_ns = T0_NS + round(start_s * S)
+        return {"kind": "step", "step": number, "start_ns": start_ns, "end_ns": start_ns + S, "ts_ns": start_ns + S}
+
+    clock.now_ns = T0_NS
+    start = {"kind": "start", "v": 1, "job": "j", "rank": 0, "world_size": 1, "process_start_ns": T0_NS}
+    assert tell(3, start, {"kind": "resume", "step": None}, step(1, 1), step(2, 2)) == (0, 0)
+    save = {"kind": "begin", "span": "checkpoint", "id": 1, "step": 2}
+    assert tell(4, save) == (1, 0)
+    assert tell(120, {"kind": "heartbeat", "step": 2, "phase": "checkpoint", "phase_since_ns": T0_NS}) == (1, 1)
+    assert tell(122, save | {"kind": "end"}, step(3, 121)) == (0, 0)
+    assert tell(200, save | {"id": 2, "step": 3}) == (0, 0)
+    assert tell(600, {"kind": "heartbeat", "step": 3, "phase": "checkpoint", "phase_since_ns": T0_NS}) == (0, 1)
+    evaluation = {"kind": "begin", "span": "evaluation", "id": 3, "step": 3}
+    assert tell(602, save | {"kind": "end", "id": 2, "step": 3}, evaluation) == (1, 0)
+
+
 @pytest.mark.parametrize("label", ["run", "job", "instance", "", "a-b", "1a", "__x"])
 def test_labels_that_cannot_be_are_refused(label: str) -> None:
     with pytest.raises(ValueError, match="cannot be a label"):
