@@ -18,6 +18,7 @@ from goodput_collector.exposition import Family, page
 from goodput_collector.metrics import AT_WORK, MetricOptions, counters, last_event_block, run_blocks, stays
 from goodput_collector.metrics_figures import NS_PER_S
 from goodput_collector.metrics_marks import Landed, Marks, landed, since_opened, size_bytes
+from goodput_collector.metrics_urgent import most_urgent, standing_still
 from goodput_collector.reports import Reports
 from goodput_collector.store import Store
 from goodput_collector.told import Told
@@ -108,6 +109,8 @@ class Board:
                 continue
             name, launch = run, 1
             while len(found) < self._options.most_runs:
+                if not self._hurry(found, fresh, rest):
+                    return
                 began = time.monotonic()
                 try:
                     told = self._reports.told(name, self._options.ended_refresh_s)
@@ -138,6 +141,32 @@ class Board:
                 fresh, shown_s = {}, time.monotonic()
         self._show(found, fresh)
         self._round = _Round(left_out=left_out, failed=failed, took_s=time.monotonic() - begun)
+
+    def _hurry(self, found: dict[str, _Shown], fresh: Mapping[str, Told], rest: Callable[[float], bool]) -> bool:
+        """Computes a run that cannot wait for its turn, where there is one. False where the round is to end."""
+        cursor = self._store.cursor()
+        try:
+            still = standing_still(cursor, self._store.lander.told_ns)
+        finally:
+            cursor.close()
+        waiting = {name: one.told for name, one in self._shown.items() if name not in fresh}
+        name = most_urgent(waiting, {one for one in waiting if self._shown[one].run_id in still}, self._clock_ns())
+        if name is None:
+            return True
+        began = time.monotonic()
+        try:
+            told = self._reports.told(name, self._options.ended_refresh_s)
+        except BusyError:
+            return False
+        except (AnalyticsError, duckdb.Error):
+            return True  # its turn in the round will count it
+        before = self._shown[name]
+        if told is not before.told:
+            now = _Shown(told=told, blocks={}, run_id=before.run_id, launch=before.launch)
+            self._show({**self._shown, name: now}, {name: told})
+            if name in found and name in self._shown:
+                found[name] = self._shown[name]
+        return not rest(time.monotonic() - began)
 
     def page(self, openmetrics: bool) -> bytes:
         """The answer to a scrape."""

@@ -236,6 +236,47 @@ def test_a_save_is_the_first_of_its_kind_once(watched: Watched, clock: Clock) ->
     assert tell(602, save | {"kind": "end", "id": 2, "step": 3}, evaluation) == (1, 0)
 
 
+def test_a_run_that_stands_still_does_not_wait_for_its_turn(watched: Watched, clock: Clock, monkeypatch: Any) -> None:
+    """With hundreds of runs a round takes minutes: a hang is seen after seconds all the same, and so is its end."""
+    names = [f"r{number}" for number in range(5)]
+    seqs = dict.fromkeys(names, 0)
+
+    def tell(run: str, **event: Any) -> None:
+        head = {"run": run, "source": f"{run}-0", "seq": seqs[run], "ts_ns": clock.now_ns}
+        seqs[run] += 1
+        watched.send(run, line(head | event) + b"\n")
+
+    def step(run: str) -> None:
+        tell(run, kind="step", step=seqs[run], start_ns=clock.now_ns - S, end_ns=clock.now_ns)
+
+    for run in names:
+        tell(run, kind="start", v=1, job="j", rank=0, world_size=1, process_start_ns=T0_NS, attempt_token=run)
+        step(run)
+    watched.scrape()
+    bare, looked = watched.reports.told, []
+
+    def told(run: str, windows_age_s: float) -> Any:
+        looked.append(run)
+        found = bare(run, windows_age_s)
+        clock.now_ns += 16 * S
+        for one in names:
+            tell(one, kind="heartbeat", step=seqs["r1"], phase="step") if one == hung else step(one)
+        return found
+
+    hung = "r1"
+    monkeypatch.setattr(watched.reports, "told", told)
+    clock.now_ns += 30 * S
+    for run in names:
+        tell(run, kind="heartbeat", step=1, phase="step") if run == hung else step(run)
+    watched.scrape()
+    assert looked.count("r1") >= 4 and all(looked.count(run) == 1 for run in names if run != "r1"), looked
+    assert looked.index("r1") <= 1
+    hung = ""
+    looked.clear()
+    _, values = watched.scrape()
+    assert looked[0] == "r1" and values[key("goodput_run_state", run="r1", state="running")] == 1
+
+
 @pytest.mark.parametrize("label", ["run", "job", "instance", "", "a-b", "1a", "__x"])
 def test_labels_that_cannot_be_are_refused(label: str) -> None:
     with pytest.raises(ValueError, match="cannot be a label"):
