@@ -8,11 +8,12 @@ clocks that disagree by some milliseconds, waits for input, own work that differ
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
+
+from goodput_collector.database import open_database
+from goodput_collector.statements import blocks_of
 
 RUN = "bench"
 MS_NS = 1_000_000
@@ -200,14 +201,14 @@ def write(path: Path, shape: Shape) -> None:
         "beat_ns": HEARTBEAT_NS,
     }
     columns = list(Life.__dataclass_fields__)
-    con = duckdb.connect(str(path))
-    con.execute(resources.files("goodput_collector").joinpath("sql", "schema.sql").read_text(encoding="utf-8"))
+    con = open_database(path)
     con.register("told", pa.table({name: [getattr(life, name) for life in told] for name in columns}))
     con.execute("CREATE TEMP TABLE lives AS SELECT * FROM told")
     order = "source_id, seq" if shape.by_rank else "life, step, rank"
     for statement in (STEPS + ";" + FILL.format(order=order) + (HEARTBEATS if shape.heartbeats else "")).split(";\n"):
         if statement.strip():
             con.execute(*_bound(statement, values))
+    con.execute(f"INSERT INTO step_blocks {blocks_of('ev_step')}")
     con.close()
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 FINISHED = frozenset({"finished", "exited"})
 
@@ -52,22 +52,33 @@ def align(part: PartFacts, marks: Sequence[tuple[int, int]]) -> PartFacts:
         marks: from when on (own clock, ascending) which offset is to be taken off; the first holds from the beginning.
     """
     froms = [from_ns for from_ns, _ in marks]
-
-    def taken_off(ns: int) -> int:
-        return ns - marks[max(bisect_right(froms, ns) - 1, 0)][1]
+    first_ns = marks[0][1]
 
     def moved(ns: int | None) -> int | None:
-        return None if ns is None else taken_off(ns)
+        return None if ns is None else ns - marks[max(bisect_right(froms, ns) - 1, 0)][1]
 
-    return replace(
-        part,
-        process_ns=part.process_ns - marks[0][1],
-        told_ns=part.told_ns - marks[0][1],
+    # Field by field: `replace` takes five times as long, and there may be thousands.
+    return PartFacts(
+        source_id=part.source_id,
+        part=part.part,
+        source=part.source,
+        from_seq=part.from_seq,
+        to_seq=part.to_seq,
+        token=part.token,
+        rank=part.rank,
+        world_size=part.world_size,
+        node=part.node,
+        devices=part.devices,
+        grp=part.grp,
+        job=part.job,
+        process_ns=part.process_ns - first_ns,
+        told_ns=part.told_ns - first_ns,
         first_step_ns=moved(part.first_step_ns),
         last_step_ns=moved(part.last_step_ns),
         first_done_ns=moved(part.first_done_ns),
         last_told_ns=moved(part.last_told_ns),
         stop_ns=moved(part.stop_ns),
+        stop_reason=part.stop_reason,
         exit_ns=moved(part.exit_ns),
     )
 

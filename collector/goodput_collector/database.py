@@ -16,9 +16,9 @@ import duckdb
 from goodput_collector.errors import DatabaseError, DatabaseLockedError
 
 MEMORY = ":memory:"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """The version of the tables. It grows with every change that an older reader or writer would not understand."""
-MIGRATIONS: dict[int, str] = {}
+MIGRATIONS: dict[int, str] = {1: "from_version_1"}
 """For every earlier version the file in `sql/` that makes the next one of it."""
 # What stands at byte 8 of every DuckDB file.
 _MAGIC, _MAGIC_AT_BYTES = b"DUCK", 8
@@ -56,6 +56,7 @@ def open_database(path: str | PathLike[str], read_only: bool = False) -> duckdb.
             con.execute(sql_text("schema"))
             migrate(con)
         con.execute("SELECT before_end_ns FROM ev_step LIMIT 0")
+        _refuse_earlier(con, name)
     except DatabaseError:
         con.close()
         raise
@@ -88,8 +89,9 @@ def migrate(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("CREATE TABLE IF NOT EXISTS schema_versions (version INTEGER NOT NULL, at_ns BIGINT NOT NULL)")
     version = schema_version(con)
     if version is None:
-        con.execute("INSERT INTO schema_versions VALUES (?, ?)", [SCHEMA_VERSION, time.time_ns()])
-        return
+        # A file without a version is new, unless something landed before versions were written down.
+        version = 1 if one_row(con, "SELECT 1 FROM ev_step LIMIT 1") else SCHEMA_VERSION
+        con.execute("INSERT INTO schema_versions VALUES (?, ?)", [version, time.time_ns()])
     for step in range(version, SCHEMA_VERSION):
         con.execute("BEGIN")
         try:
@@ -107,6 +109,15 @@ def _refuse_later(con: duckdb.DuckDBPyConnection, name: str) -> None:
         raise DatabaseError(
             f"{name} was written by a later version of Goodput (its tables are version {version}, this one knows "
             f"{SCHEMA_VERSION}); use that version, or rebuild from the archive into another file."
+        )
+
+
+def _refuse_earlier(con: duckdb.DuckDBPyConnection, name: str) -> None:
+    version = schema_version(con)
+    if version is None or version < SCHEMA_VERSION:
+        raise DatabaseError(
+            f"{name} was written by an earlier version of Goodput and is only read here; bring it up to date with "
+            f"`goodput ingest --db {name}` and a file of its events, or by starting the collector on it once."
         )
 
 

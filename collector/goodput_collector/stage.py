@@ -105,7 +105,7 @@ class Stage:
         return counts
 
     def land(self) -> None:
-        """Moves the staged events into their tables, and links the steps."""
+        """Moves the staged events into their tables, links the steps and counts their blocks."""
         for kind in self.kinds:
             if kind is not _STEP:
                 self._con.execute(statements.land(kind))
@@ -113,9 +113,14 @@ class Stage:
             self._con.execute(sql_text("tips"))
             in_order = self._one(sql_text("in_order")) == 1
             self._con.execute(statements.land_steps(in_order=in_order))
+            self._con.execute(statements.batch_blocks(in_order=in_order))
+            self._con.execute(sql_text("add_blocks"))
             self._con.execute(sql_text("move_tips"))
         if self._one("SELECT count(*) FROM unlinked"):
             self._con.execute(sql_text("relink"))
+            relinked = "(FROM ev_step WHERE source_id IN (SELECT source_id FROM unlinked))"
+            self._con.execute("DELETE FROM step_blocks WHERE source_id IN (SELECT source_id FROM unlinked)")
+            self._con.execute(f"INSERT INTO step_blocks {statements.blocks_of(relinked)}")
 
     def _read(self, plain: pa.Table, odd: pa.Table) -> tuple[bool, bool]:
         """Fills `plain` and `odd`; whether they have rows."""

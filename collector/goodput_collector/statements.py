@@ -128,12 +128,32 @@ def land_steps(*, in_order: bool) -> str:
 
     `in_order`: the rows of each source follow one another as they should, so that nothing has to be sorted.
     """
+    return f"INSERT INTO {STEP.table} ({columns(STEP)}, before_step, before_end_ns) {_linked_steps(in_order)}"
+
+
+def batch_blocks(*, in_order: bool) -> str:
+    """What `step_blocks` will say of the staged steps alone, in `batch_blocks`."""
+    return f"CREATE OR REPLACE TEMP TABLE batch_blocks AS {blocks_of(f'({_linked_steps(in_order)})')}"
+
+
+def blocks_of(steps: str) -> str:
+    """Rows of `step_blocks` for steps with the columns of their table."""
+    end_ns = "greatest(start_ns, end_ns)"
+    return (
+        "SELECT run_id, source_id, step // 1000 AS block, count(*) AS steps, min(seq) AS first_seq, "
+        "max(seq) AS last_seq, max(step) AS top_step, min(start_ns) AS first_start_ns, "
+        f"min({end_ns}) AS first_end_ns, max({end_ns}) AS last_end_ns, max(ts_ns) AS last_told_ns, "
+        "count_if(end_ns < start_ns) AS backwards, coalesce(bool_or(step < before_step), false) AS back, "
+        f"coalesce(bool_or(step = before_step), false) AS again FROM {steps} GROUP BY run_id, source_id, step // 1000"
+    )
+
+
+def _linked_steps(in_order: bool) -> str:
     given = ", ".join(f"e.{column}" for column in columns(STEP).split(", "))
     own = "()" if in_order else "(PARTITION BY run_id, source_id ORDER BY seq)"
     return (
-        f"INSERT INTO {STEP.table} ({columns(STEP)}, before_step, before_end_ns) "
-        f"SELECT {given}, CASE WHEN e.follows THEN e.last_step ELSE t.step END, "
-        "CASE WHEN e.follows THEN e.last_end_ns ELSE t.end_ns END "
+        f"SELECT {given}, CASE WHEN e.follows THEN e.last_step ELSE t.step END AS before_step, "
+        "CASE WHEN e.follows THEN e.last_end_ns ELSE t.end_ns END AS before_end_ns "
         "FROM (SELECT *, "
         f"coalesce(lag(run_id) OVER {own} = run_id AND lag(source_id) OVER {own} = source_id, false) AS follows, "
         f"lag(step) OVER {own} AS last_step, lag(greatest(start_ns, end_ns)) OVER {own} AS last_end_ns "

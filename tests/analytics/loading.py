@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from goodput_collector.database import open_database
 from goodput_collector.landing import Landing
+from goodput_collector.statements import blocks_of
 
 Event = dict[str, Any]
 
@@ -66,6 +67,7 @@ def load(con: duckdb.DuckDBPyConnection, events: Iterable[Event]) -> None:
     _link(by_table.get("ev_step", []))
     for table, rows in by_table.items():
         _fill(con, table, rows)
+    con.execute(f"INSERT INTO step_blocks {blocks_of('ev_step')}")
 
 
 def _link(steps: Sequence[Event]) -> None:

@@ -193,3 +193,20 @@ def test_migrations_run_once_in_order_and_each_with_its_record(
         assert con.execute("SELECT n FROM made ORDER BY n").fetchall() == [(1,), (2,)]
         con.close()
     assert versions(db) == [first, first + 1, first + 2]
+
+
+def test_what_landed_under_version_1_gets_its_blocks_counted(tmp_path: Path, file: Path) -> None:
+    db = tmp_path / "g.duckdb"
+    ingest_files(db, [file])
+    con = duckdb.connect(str(db))
+    kept = con.execute("FROM step_blocks ORDER BY ALL").fetchall()
+    assert kept
+    con.execute("DROP TABLE step_blocks; DELETE FROM schema_versions; INSERT INTO schema_versions VALUES (1, 0)")
+    con.close()
+    with pytest.raises(DatabaseError, match="earlier version"):
+        open_database(db, read_only=True)
+    open_database(db).close()
+    con = open_database(db, read_only=True)
+    assert con.execute("FROM step_blocks ORDER BY ALL").fetchall() == kept
+    con.close()
+    assert versions(db) == [1, database.SCHEMA_VERSION]

@@ -129,13 +129,25 @@ SELECT * FROM (
 ) WHERE before_step IS DISTINCT FROM right_step OR before_end_ns IS DISTINCT FROM right_end_ns
 """
 
+# Where the blocks that were kept differ from those of the whole table.
+_BLOCKS = """
+    SELECT run_id, source_id, step // 1000, count(*), min(seq), max(seq), max(step), min(start_ns),
+        min(greatest(start_ns, end_ns)), max(greatest(start_ns, end_ns)), max(ts_ns), count_if(end_ns < start_ns),
+        bool_or(coalesce(step < before_step, false)), bool_or(coalesce(step = before_step, false))
+    FROM ev_step GROUP BY run_id, source_id, step // 1000
+"""
+_WRONG_BLOCKS = f"({_BLOCKS} EXCEPT ALL FROM step_blocks) UNION ALL (FROM step_blocks EXCEPT ALL {_BLOCKS})"
+
 
 @PROPERTY
 @given(st.lists(st.tuples(st.integers(0, 25), st.integers(0, 9), _names), max_size=40), st.data())
 def test_each_step_is_linked_to_the_one_before_it_however_it_comes(
     told: list[tuple[int, int, str]], data: st.DataObject
 ) -> None:
-    lines = [line(step(seq, source, "r", step=number, end_ns=1000 * number)) for seq, number, source in told]
+    lines = [
+        line(step(seq, source, "r", step=300 * number, start_ns=1000 * (number ^ 2), end_ns=1000 * number))
+        for seq, number, source in told
+    ]
     cuts = sorted(data.draw(st.lists(st.integers(0, len(lines)), max_size=6)))
     con = open_database(":memory:")
     with tempfile.TemporaryDirectory() as folder:
@@ -144,6 +156,7 @@ def test_each_step_is_linked_to_the_one_before_it_however_it_comes(
             file.write_bytes(b"".join(part + b"\n" for part in lines[low:high]))
             Landing(con).take([file])
             assert con.execute(_WRONG_LINKS).fetchall() == []
+            assert con.execute(_WRONG_BLOCKS).fetchall() == []
     newest = "SELECT run_id, source_id, arg_max(step, seq), max(seq) FROM ev_step GROUP BY ALL ORDER BY ALL"
     tips = "SELECT run_id, source_id, step, seq FROM step_tips ORDER BY ALL"
     assert con.execute(tips).fetchall() == con.execute(newest).fetchall()

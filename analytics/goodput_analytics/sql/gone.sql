@@ -12,13 +12,17 @@ WITH said AS (
         min(ts_ns) FILTER (kind = 'exit') AS exit_ns
     FROM gp_events WHERE kind IN ('stop', 'exit')
     GROUP BY source_id, part
+),
+last_told AS (
+    SELECT f.source_id, f.part, any_value(f.last_told_ns) - arg_max(l.offset_ns, l.from_ns) AS last_told_ns
+    FROM gp_part_facts f JOIN gp_clock_marks l ON l.source_id = f.source_id AND f.last_told_ns >= l.from_ns
+    GROUP BY f.source_id, f.part
 )
 SELECT m.* REPLACE (m.process_ns - k.offset_ns AS process_ns, m.told_ns - k.offset_ns AS told_ns),
     s.stop_ns, s.stop_reason, s.exit_ns, coalesce(s.stop_ns, s.exit_ns) AS gone_ns,
-    f.last_told_ns - l.offset_ns AS last_told_ns,
+    t.last_told_ns,
     coalesce(s.stop_reason IN ('finished', 'exited'), false) AS finished
 FROM gp_members m
 JOIN gp_clock_marks k ON k.source_id = m.source_id AND k.from_ns = -9223372036854775807
 LEFT JOIN said s ON s.source_id = m.source_id AND s.part = m.part
-JOIN gp_part_facts f ON f.source_id = m.source_id AND f.part = m.part
-ASOF LEFT JOIN gp_clock_marks l ON l.source_id = m.source_id AND f.last_told_ns >= l.from_ns
+LEFT JOIN last_told t ON t.source_id = m.source_id AND t.part = m.part

@@ -75,3 +75,11 @@ CREATE TABLE IF NOT EXISTS source_ranges (source_id INTEGER NOT NULL, min_seq BI
 -- Grain: run and source. The last of its steps that landed: what comes next is linked to it.
 CREATE TABLE IF NOT EXISTS step_tips (
     run_id INTEGER NOT NULL, source_id INTEGER NOT NULL, seq BIGINT NOT NULL, step BIGINT NOT NULL, end_ns BIGINT NOT NULL);
+-- Grain: run, source and block of 1,000 step numbers. The landed steps, reduced, so that nobody reads them all for this.
+CREATE TABLE IF NOT EXISTS step_blocks (
+    run_id INTEGER NOT NULL, source_id INTEGER NOT NULL, block BIGINT NOT NULL,
+    steps BIGINT NOT NULL, first_seq BIGINT NOT NULL, last_seq BIGINT NOT NULL, top_step BIGINT NOT NULL,
+    first_start_ns BIGINT NOT NULL, first_end_ns BIGINT NOT NULL, last_end_ns BIGINT NOT NULL,
+    last_told_ns BIGINT NOT NULL,
+    backwards BIGINT NOT NULL,         -- how many end before they start; elsewhere they end when they start
+    back BOOLEAN NOT NULL, again BOOLEAN NOT NULL);   -- a number falls behind the one before it, or repeats it
