@@ -18,7 +18,7 @@ from goodput_collector.exposition import Family, page
 from goodput_collector.metrics import AT_WORK, MetricOptions, counters, last_event_block, run_blocks, stays
 from goodput_collector.metrics_figures import NS_PER_S
 from goodput_collector.metrics_marks import Landed, Marks, landed, since_opened, size_bytes
-from goodput_collector.metrics_urgent import most_urgent, standing_still
+from goodput_collector.metrics_urgent import Waiting, most_urgent, standing_still
 from goodput_collector.reports import Reports
 from goodput_collector.store import Store
 from goodput_collector.told import Told
@@ -144,13 +144,18 @@ class Board:
 
     def _hurry(self, found: dict[str, _Shown], fresh: Mapping[str, Told], rest: Callable[[float], bool]) -> bool:
         """Computes a run that cannot wait for its turn, where there is one. False where the round is to end."""
+        told_ns = self._store.lander.told_ns
         cursor = self._store.cursor()
         try:
-            still = standing_still(cursor, self._store.lander.told_ns)
+            still = standing_still(cursor, told_ns)
         finally:
             cursor.close()
-        waiting = {name: one.told for name, one in self._shown.items() if name not in fresh}
-        name = most_urgent(waiting, {one for one in waiting if self._shown[one].run_id in still}, self._clock_ns())
+        waiting = {
+            name: Waiting(told=one.told, heard_ns=told_ns.get(one.run_id, 0), still=one.run_id in still)
+            for name, one in self._shown.items()
+            if name not in fresh
+        }
+        name = most_urgent(waiting, self._clock_ns())
         if name is None:
             return True
         began = time.monotonic()
