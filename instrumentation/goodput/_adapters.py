@@ -43,6 +43,8 @@ def live(rec: Recorder) -> LiveRecorder | None:
 
 def span_open(rec: LiveRecorder) -> str | None:
     """The name of the innermost declared span that is open, None for none."""
+    if not rec.in_span:
+        return None
     phase = rec.phase()[0]
     return None if phase in _OUTSIDE_SPANS else phase
 
@@ -96,14 +98,15 @@ def traceless(wrapper: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return wrapper(*args, **kwargs)
         except BaseException as error:
-            _take_ours_off(error)
+            take_ours_off(error)
             # Raised again as it is, which adds no line: an exception of our own would.
             raise
 
     return passing
 
 
-def _take_ours_off(error: BaseException) -> None:
+def take_ours_off(error: BaseException) -> None:
+    """Leave out the lines of ours that an exception has passed through last."""
     # A function of its own: a traceback kept by a frame that it leads to would keep all their objects alive.
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
@@ -158,6 +161,8 @@ class Wrapped:
 def plain_float(value: object) -> float | None:
     """A figure that is at hand: a number, or a tensor of one element in the host's memory. Others would have to be
     waited for, and are None."""
+    if type(value) is float:
+        return value
     if isinstance(value, float | int):
         return float(value)
     device = getattr(getattr(value, "device", None), "type", None)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from threading import get_ident
 
-from goodput._adapters import harmless, span_open
+from goodput._adapters import guard, span_open
 from goodput.recorder import LiveRecorder
 
 _by_recorder: dict[int, DataWait] = {}
+_all: tuple[DataWait, ...] = ()
 
 
 class DataWait:
@@ -26,7 +27,7 @@ class DataWait:
 
     def __init__(self, rec: LiveRecorder) -> None:
         self._rec = rec
-        self._thread = threading.get_ident()
+        self._thread = get_ident()
         self._inside = False
         self._left_to_loop = False
         self.begun_ns: int | None = None
@@ -38,42 +39,51 @@ class DataWait:
 
     def moved_to_this_thread(self) -> None:
         """The loop runs on the thread that calls this."""
-        self._thread = threading.get_ident()
+        self._thread = get_ident()
 
-    @harmless("a wait for input could not be recorded")
     def begin(self) -> int | None:
         """A wait begins; gives what `end` wants, None when this one does not count."""
-        rec = self._rec
-        if self._inside or self._left_to_loop or not rec.active or threading.get_ident() != self._thread:
+        try:
+            rec = self._rec
+            if self._inside or self._left_to_loop or rec.ended_ns is not None or get_ident() != self._thread:
+                return None
+            if rec.steps.fetching_ns is not None:
+                self._left_to_loop = True
+                return None
+            if rec.in_span and span_open(rec) is not None:
+                return None
+            self._inside = True
+            self.begun_ns = since = rec.steps.fetch()
+            return since
+        except Exception as error:
+            guard.caught("a wait for input could not be recorded", error)
             return None
-        if rec.steps.fetching_ns is not None:
-            self._left_to_loop = True
-            return None
-        if span_open(rec) is not None:
-            return None
-        self._inside = True
-        self.begun_ns = rec.steps.fetch()
-        return self.begun_ns
 
-    @harmless("a wait for input could not be recorded")
     def end(self, since_ns: int | None, came: bool) -> None:
         """The wait is over; `came`: it gave a batch."""
         if since_ns is None:
             return
-        self._inside = False
-        self._rec.steps.fetched(since_ns)
-        if came and self.came is not None:
-            self.came()
+        try:
+            self._inside = False
+            self._rec.steps.fetched(since_ns)
+            if came and self.came is not None:
+                self.came()
+        except Exception as error:
+            guard.caught("a wait for input could not be recorded", error)
 
 
 def data_wait_of(rec: LiveRecorder) -> DataWait:
     """The one measurement of this recorder's waits, whoever asks for it."""
+    global _all
     for key, known in list(_by_recorder.items()):
         if not known.active:
             _by_recorder.pop(key, None)
-    return _by_recorder.setdefault(id(rec), DataWait(rec))
+    found = _by_recorder.setdefault(id(rec), DataWait(rec))
+    # A new one each time: whoever goes through the old one meanwhile is not disturbed.
+    _all = tuple(_by_recorder.values())
+    return found
 
 
-def waits() -> list[DataWait]:
+def waits() -> tuple[DataWait, ...]:
     """All that measure."""
-    return list(_by_recorder.values())
+    return _all

@@ -10,7 +10,7 @@ from threading import get_ident
 from types import FrameType
 from typing import Any
 
-from goodput._adapters import harmless, plain_float, span_open
+from goodput._adapters import guard, harmless, plain_float, span_open
 from goodput._checkpoint_content import Weights, has_state, named_step, optimizer_steps
 from goodput._data_wait import data_wait_of
 from goodput.guard import warn_once
@@ -98,32 +98,42 @@ class StepWatch:
 
     # -- the optimizer -------------------------------------------------------------------------------------------
 
-    @harmless("the beginning of an update could not be recorded")
-    def before_update(self, optimizer: Any) -> None:
-        if not self._concerns(optimizer):
-            return
-        group = optimizer.param_groups[0] if optimizer.param_groups else {}
-        self._lr = plain_float(group.get("lr"))
-        self._fake = self._lr == 0.0 and _called_by(_FAKE_UPDATE)
-        if self._fake:
-            return
-        if self._evaluation is not None:
-            # Only training updates weights: this model trains in the mode in which others evaluate.
-            self._end_evaluation()
-            self._trains_in_eval = True
-        self._reach_update()
+    # The next two are called in each step, with caches that the model has just emptied: few calls, in few places.
 
-    @harmless("a step could not be recorded")
-    def after_update(self, optimizer: Any) -> None:
-        if not self._concerns(optimizer):
-            return
-        if self._fake:
-            self._fake = False
-            return
-        if not self._ends_step(optimizer):
-            return
-        found_inf = getattr(optimizer, "found_inf", None)
-        self._complete(applied=not plain_float(found_inf) if found_inf is not None else True)
+    def before_update(self, optimizer: Any, *_: Any) -> None:
+        """The optimizer's hook before an update."""
+        try:
+            if not self._concerns(optimizer):
+                return
+            groups = optimizer.param_groups
+            lr = groups[0].get("lr") if groups else None
+            self._lr = lr if type(lr) is float else plain_float(lr)
+            if self._lr == 0.0:
+                self._fake = _called_by(_FAKE_UPDATE)
+                if self._fake:
+                    return
+            if self._evaluation is not None:
+                # Only training updates weights: this model trains in the mode in which others evaluate.
+                self._end_evaluation()
+                self._trains_in_eval = True
+            self._reach_update()
+        except Exception as error:
+            guard.caught("the beginning of an update could not be recorded", error)
+
+    def after_update(self, optimizer: Any, *_: Any) -> None:
+        """The optimizer's hook after an update."""
+        try:
+            if not self._concerns(optimizer):
+                return
+            if self._fake:
+                self._fake = False
+                return
+            if not self._ends_step(optimizer):
+                return
+            found_inf = getattr(optimizer, "found_inf", None)
+            self._complete(applied=found_inf is None or not plain_float(found_inf))
+        except Exception as error:
+            guard.caught("a step could not be recorded", error)
 
     @harmless("a skipped update could not be recorded")
     def skipped(self, optimizer: Any) -> None:
@@ -211,15 +221,26 @@ class StepWatch:
     # -- steps ---------------------------------------------------------------------------------------------------
 
     def _concerns(self, optimizer: Any) -> bool:
-        if self._stood_down or not self.rec.active:
+        if self._stood_down or self.rec.ended_ns is not None:
             return False
-        if not self.optimizers:
-            # The first that does anything ends the steps from now on.
-            self._optimizers = [weakref.ref(optimizer)]
-        return any(optimizer is known for known in self.optimizers)
+        there = False
+        for ref in self._optimizers:
+            known = ref()
+            if known is optimizer:
+                return True
+            there = there or known is not None
+        if there:
+            return False
+        # The first that does anything ends the steps from now on.
+        self._optimizers = [weakref.ref(optimizer)]
+        return True
 
     def _ends_step(self, optimizer: Any) -> bool:
-        return optimizer is self.optimizers[-1]
+        for ref in reversed(self._optimizers):
+            known = ref()
+            if known is not None:
+                return known is optimizer
+        return False
 
     def _is_model(self, module: Any) -> bool:
         model = self.model
@@ -234,10 +255,6 @@ class StepWatch:
         # A part that is frozen is not the model.
         return bool(held) and 2 * held >= len(trained)
 
-    def _mine(self) -> bool:
-        """The open step is the one that was begun here."""
-        return self.rec.steps.open and self.rec.steps.started_ns == self._begun_ns
-
     def _look_for_resume(self) -> None:
         """Go on from where the recorder was told, by us or by the loop."""
         if self.rec.resumes != self._seen_resumes:
@@ -248,25 +265,27 @@ class StepWatch:
             self._stale_ns, self._begun_ns = self._begun_ns, None
 
     def _begin(self) -> None:
-        self._look_for_resume()
-        self.rec.begin_step(self._done + 1)
-        self._begun_ns = self.rec.steps.started_ns
-        if not self.rec.resumes:
+        rec = self.rec
+        if rec.resumes != self._seen_resumes:
+            self._look_for_resume()
+        self._begun_ns = rec.steps.at(self._done + 1).__enter__().started_ns
+        if not rec.resumes:
             # Said inside the step: before it, the recorder would forget the wait for the first batch.
-            self.rec.resumed(None)
-            self._seen_resumes = self.rec.resumes
+            rec.resumed(None)
+            self._seen_resumes = rec.resumes
 
     def _input_came(self) -> None:
         self._fed = True
         # While no optimizer is known it may be no training at all.
-        if self.optimizers and not self._stood_down and not self.rec.steps.open:
+        if not (self.rec.steps.open or self._stood_down) and any(ref() is not None for ref in self._optimizers):
             self._begin()
 
     def _reach_update(self) -> None:
         """Have a step open, from where it really began."""
         steps = self.rec.steps
-        self._look_for_resume()
-        if self._mine():
+        if self.rec.resumes != self._seen_resumes:
+            self._look_for_resume()
+        if steps.open and steps.started_ns == self._begun_ns:
             return
         if steps.open and steps.started_ns != self._stale_ns:
             # The loop tells its steps itself.
@@ -280,9 +299,11 @@ class StepWatch:
             steps.started_ns = self._begun_ns = min(steps.started_ns, since)
 
     def _complete(self, *, applied: bool) -> None:
-        if not self._mine():
-            return
-        self.rec.end_step(applied=applied, lr=self._lr)
+        steps = self.rec.steps
+        if not (steps.open and steps.started_ns == self._begun_ns):
+            return  # not the one that was begun here
+        steps.note(lr=self._lr, applied=applied)
+        steps.__exit__(None, None, None)
         self._done += 1
         self._life_steps += 1
         self._begun_ns = self._waits.begun_ns = None

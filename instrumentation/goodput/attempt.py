@@ -63,11 +63,11 @@ class Agreement:
             return None
         try:
             distributed: Any = sys.modules.get("torch.distributed")
-            is_initialized = getattr(distributed, "is_initialized", None)
-            if is_initialized is None or not is_initialized():
+            # None before the process group has formed. The module may be half imported, or built without any of it.
+            group = None if distributed is None else getattr(getattr(distributed, "group", None), "WORLD", None)
+            if group is None:
                 self._store = None
                 return None
-            group = distributed.group.WORLD
             if self._group is None or self._group() is not group:
                 self._group = weakref.ref(group)
                 return self._begin(distributed, now_ns)

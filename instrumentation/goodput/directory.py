@@ -27,11 +27,14 @@ def prepare_directory(path: Path) -> None:
     that others can enter is closed to them. Raises PermissionError with a plain sentence, or OSError.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.mkdir(mode=0o700)
-    except FileExistsError:
-        pass
-    found = path.lstat()
+        found = path.lstat()
+    except FileNotFoundError:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700)
+        except FileExistsError:
+            pass
+        found = path.lstat()
     if stat.S_ISLNK(found.st_mode):
         raise PermissionError(f"{path} is a link: give the directory itself")
     if not stat.S_ISDIR(found.st_mode):

@@ -4,8 +4,8 @@ How far a run has come is kept in small files, one per run and rank, in the fold
 
 - on tmpfs, mapped: what `first_time` has answered is stored there at once, without a system call, so that a process
   killed right after a side effect does not have it again;
-- in the spool, `{"run": "llama-7b", "step": 1200}`, by the recorder's own thread: the steps that are done, at most a
-  second late. It outlives a reboot; a file not touched for 30 days is removed.
+- in the spool, `{"run": "llama-7b", "step": 1200}`, by the recorder's own thread: the steps that are done, at most some
+  seconds late. It outlives a reboot; a file not touched for 30 days is removed.
 
 The files' name is made of the run's name, `run_key(run)`, and the rank; on tmpfs of the spool's path too, so that a new
 spool is a new beginning. All ranks' files count at a start, because ranks move about. It errs towards "not the first
@@ -28,7 +28,8 @@ from goodput.directory import prepare_directory
 from goodput.guard import Guard
 
 FOLDER = "steps"
-_WRITE_EVERY_S = 1.0
+_WRITE_EVERY_S = 5.0
+"""Where tmpfs keeps it too, the disk is for a reboot, which costs the last seconds of a file anyway."""
 KEEP_S = 30 * 86400.0
 _MAGIC = b"GPSTEPS1"
 _SLOT = struct.Struct("@q")
@@ -113,10 +114,12 @@ class FirstTimes:
         reached = max(self.before, self._asked, self._done)
         if self._mapped is not None:
             self._mapped[_DONE_AT : _DONE_AT + _SLOT.size] = _SLOT.pack(reached)
+        if reached <= self._written or self._disk is None:
+            return
         # What tmpfs holds need not go to the disk each time.
         now_s = time.monotonic()
         due = final or self._mapped is None or now_s - self._written_s >= _WRITE_EVERY_S
-        if due and reached > self._written and self._disk is not None and not frozen():
+        if due and not frozen():
             self._written_s = now_s
             # Once, whatever comes of it: a disk that refuses is told of by what writes the events.
             self._written = reached

@@ -120,7 +120,7 @@ class Memory:
             name = os.fsencode(lock)[: HEADER_BYTES - _LOCK_AT - 4]
             self.header[_LOCK_AT : _LOCK_AT + 4 + len(name)] = _U32.pack(len(name)) + name
         self._store(_GENERATIONS_AT + 8, 1)
-        self.note_cursor(Cursor(generation=0, offset=0, file_number=0, file_bytes=0))
+        self.note_cursor(0, 0, 0, 0)
         self.header[: len(_MAGIC)] = _MAGIC
 
     def write_or_swap(self, line: bytes) -> bool:
@@ -151,10 +151,10 @@ class Memory:
         self._store(_GENERATIONS_AT + 8 * (generation & 1), generation + 2)
         self.writable = generation + 3
 
-    def note_cursor(self, cursor: Cursor) -> None:
-        """Keep how far the stream is on disk."""
+    def note_cursor(self, generation: int, offset: int, file_number: int, file_bytes: int) -> None:
+        """Keep how far the stream is on disk: what a `Cursor` tells."""
         self._cursor_count += 1
-        body = _CURSOR.pack(self._cursor_count, cursor.generation, cursor.offset, cursor.file_number, cursor.file_bytes)
+        body = _CURSOR.pack(self._cursor_count, generation, offset, file_number, file_bytes)
         at = _CURSORS_AT[self._cursor_count & 1]
         self.header[at : at + _CURSOR.size + 4] = body + _U32.pack(zlib.crc32(body))
 

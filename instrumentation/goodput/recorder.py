@@ -112,6 +112,11 @@ class LiveRecorder:
     def active(self) -> bool:
         return self.ended_ns is None
 
+    @property
+    def in_span(self) -> bool:
+        """A declared span is open."""
+        return bool(self._spans)
+
     def resumed(self, step: int | None) -> None:
         try:
             self._goes_on()
@@ -141,8 +146,10 @@ class LiveRecorder:
         self.steps.at(step, count).__enter__()
 
     def end_step(self, *, applied: bool = True, loss: float | None = None, lr: float | None = None) -> None:
-        self.steps.note(loss=loss, lr=lr, applied=applied)
-        self.steps.__exit__(None, None, None)
+        steps = self.steps
+        if loss is not None or lr is not None or applied is not steps.applied:
+            steps.note(loss=loss, lr=lr, applied=applied)
+        steps.__exit__(None, None, None)
 
     def own_work_done(self) -> None:
         self.steps.own_work_done()

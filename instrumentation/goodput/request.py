@@ -14,7 +14,7 @@ Whoever watches the spool (an agent, a collector, a person) writes it with `writ
 - `until_ns`, in nanoseconds since the epoch: after it nobody is asked any more. Null for no end.
 
 The file is written under another name and then renamed, so that it is whole or absent; it belongs to the user of the
-training process, or to root. The recorder's thread looks for it each tenth of a second. For a rank a request is over
+training process, or to root. The recorder's thread looks for it each half second. For a rank a request is over
 when a `checkpoint` span that began after it was heard has ended well, when `until_ns` has passed, or when the file has
 gone.
 """
@@ -118,6 +118,10 @@ class RequestWatch:
 
     def poll(self, now_ns: int) -> None:
         """Look at the file, if it has changed. Raises OSError and ValueError, once for a file that is no request."""
+        # Nothing there is the rule, and this answers it without an exception and without a record of the file.
+        if not os.access(self._path, os.F_OK):
+            self._stamp = self.pending = None
+            return
         pending = self.pending
         try:
             found = os.lstat(self._path)

@@ -33,7 +33,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from goodput._adapters import guard, join, live, surround, traceless
+from goodput._adapters import guard, join, live, surround, take_ours_off, traceless
 from goodput._data_wait import data_wait_of, waits
 from goodput._step_watch import StepWatch
 from goodput.protocol import Recorder
@@ -137,12 +137,7 @@ def _watch(rec: LiveRecorder, model: Any, optimizer: Any, step: int | None, eval
     found = StepWatch(rec, optimizers=optimizers, model=model, evaluations=evaluations)
     found.on_first_step = lambda: _own_work(found)
 
-    def before(updated: Any, _args: Any, _kwargs: Any) -> None:
-        found.before_update(updated)
-
-    def after(updated: Any, _args: Any, _kwargs: Any) -> None:
-        found.after_update(updated)
-
+    before, after = found.before_update, found.after_update
     for one in optimizers:
         found.closing += [one.register_step_pre_hook(before).remove, one.register_step_post_hook(after).remove]
     if not optimizers:
@@ -211,28 +206,29 @@ def _wrap_loader() -> None:
 
     start_workers, fetch = DataLoader.__iter__, _BaseDataLoaderIter.__next__
 
-    @functools.wraps(start_workers)
-    def __iter__(self: Any) -> Any:  # noqa: N807
-        return _waited(lambda: start_workers(self), False)
-
-    @functools.wraps(fetch)
-    def __next__(self: Any) -> Any:  # noqa: N807
-        return _waited(lambda: fetch(self), True)
-
-    DataLoader.__iter__ = traceless(__iter__)  # type: ignore[method-assign]
-    _BaseDataLoaderIter.__next__ = traceless(__next__)  # type: ignore[method-assign]
+    DataLoader.__iter__ = _waited(start_workers, False)  # type: ignore[method-assign]
+    _BaseDataLoaderIter.__next__ = _waited(fetch, True)  # type: ignore[method-assign, assignment]
 
 
-def _waited(call: Callable[[], Any], gives: bool) -> Any:
-    measured = [(wait, wait.begin()) for wait in waits()]
-    came = False
-    try:
-        item = call()
-        came = gives
+def _waited(call: Callable[[Any], Any], gives: bool) -> Callable[[Any], Any]:
+    """The same method with its time measured; `gives`: what it returns is a batch."""
+
+    @functools.wraps(call)
+    def measured(self: Any) -> Any:
+        # All in one function, as it is called for each batch.
+        begun = [(wait, wait.begin()) for wait in waits()]
+        try:
+            item = call(self)
+        except BaseException as error:
+            for wait, since in begun:
+                wait.end(since, False)
+            take_ours_off(error)
+            raise
+        for wait, since in begun:
+            wait.end(since, gives)
         return item
-    finally:
-        for wait, since in measured:
-            wait.end(since, came)
+
+    return measured
 
 
 def _wrap_scaler() -> None:

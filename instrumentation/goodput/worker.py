@@ -23,14 +23,17 @@ if TYPE_CHECKING:
     from goodput.recorder import LiveRecorder
 
 TICK_S = 0.1
-"""Data is on disk after at most about this long."""
+"""What has waited in memory for this long goes to the disk."""
 PRESSED_TICK_S = 0.02
 """The same while the memory fills fast."""
 UNSHARED_TICK_S = 0.05
 """The same where a kill takes the memory along: with the wait for a processor and the disk it stays below 0.1 s."""
 CLOSE_LIMIT_S = 2.0
 """How long the end of a process may wait for its disk."""
-_TELL_DROPS_NS = 1_000_000_000
+# What need not be done in each round: a round is paid with the caches of the training.
+_AGREE_NS = 200_000_000
+_LOOK_NS = 500_000_000
+_TELL_NS = 1_000_000_000
 
 
 class Worker:
@@ -63,11 +66,15 @@ class Worker:
         self._beats = 0
         self._beaten_ns = clock.now_ns()
         self._told_ns = self._beaten_ns
+        # At once, to begin with.
+        self._looked_ns = self._agreed_ns = self._beaten_ns - _TELL_NS
         self._told_rank, self._told_world_size = recorder.rank, recorder.world_size
         self._twins_looked_for = False
         self._outcome: Outcome | None = None
         self._afterwards: Callable[[], None] | None = None
-        self._wake = threading.Event()
+        # Held until the end: waiting for it is one call, ten times a second, and `release` is safe in a signal handler.
+        self._going = threading.Lock()
+        self._going.acquire()
         self._thread: threading.Thread | None = None
         self.closed = False
 
@@ -83,7 +90,8 @@ class Worker:
         self._afterwards = afterwards
         thread = self._thread
         alive = thread is not None and thread.is_alive()
-        self._wake.set()
+        if self._going.locked():
+            self._going.release()
         if not alive:
             self.close()
 
@@ -101,35 +109,32 @@ class Worker:
     def tick(self) -> None:
         """One round. Errors are counted, never raised."""
         now = self._clock.now_ns()
-        self._look_around(now)
+        shared = self._memory.path is not None
+        if now - self._looked_ns >= _LOOK_NS:
+            self._looked_ns = now
+            self._look_for_request(now)
+        tell = now - self._told_ns >= _TELL_NS
+        if tell or not shared:
+            self._note_done()
         try:
-            if self._memory.path is None:
+            if shared:
+                self._recorder.steps.flush_older(now)
+            else:
                 # Nobody could find a step that waits to be joined with the next ones.
                 self._recorder.steps.flush()
-            else:
-                self._recorder.steps.flush_older(now)
-            joined = self._agreement.poll(now)
-            if joined is not None:
-                self._recorder.event(
-                    Kind.JOINED,
-                    {
-                        "attempt_token": joined.token,
-                        "rank": joined.rank,
-                        "world_size": joined.world_size,
-                        # What `start` came too early to tell, such as the backend.
-                        "meta": current_facts(),
-                    },
-                )
-                self._recorder.rank, self._recorder.world_size = joined.rank, joined.world_size
+            if now - self._agreed_ns >= _AGREE_NS:
+                self._agreed_ns = now
+                self._agree(now)
             if not self._twins_looked_for and self._recorder.steps.done is not None:
                 self._twins_looked_for = True
                 self._look_for_twins()
-            if now - self._told_ns >= _TELL_DROPS_NS:
+            if tell:
                 self._told_ns = now
                 self._tell_drops()
         except Exception as error:
             self._guard.caught("recorder's thread failed", error)
-        self._writer.drain(now)
+        if not shared or self._writer.due():
+            self._writer.drain(now)
         if self._heartbeat_ns and now - self._beaten_ns >= self._heartbeat_ns:
             self._beaten_ns = now
             self._beat(now)
@@ -147,7 +152,7 @@ class Worker:
             while self._writer.frozen() and time.monotonic() < limit_s:
                 time.sleep(PRESSED_TICK_S)
             now = self._clock.now_ns()
-            self._look_around(now, final=True)
+            self._note_done(final=True)
             complete = self._writer.drain(now, final=True)
             self._tell_drops()
             if outcome is not None:
@@ -175,19 +180,37 @@ class Worker:
         except Exception as error:
             self._guard.caught("summary could not be told", error)
 
-    def _look_around(self, now_ns: int, *, final: bool = False) -> None:
-        """What the loop may ask about: how far it had come, and whether a save is wanted."""
+    def _note_done(self, *, final: bool = False) -> None:
+        """How far the loop has come, for those that ask whether a step was computed before."""
         recorder = self._recorder
         try:
             if recorder.first_times is not None:
                 recorder.first_times.note_done(recorder.steps.done, self._writer.frozen, final=final)
         except Exception as error:
             self._guard.caught("steps computed before cannot be kept", error)
+
+    def _look_for_request(self, now_ns: int) -> None:
         try:
-            if recorder.requests is not None:
-                recorder.requests.poll(now_ns)
+            if self._recorder.requests is not None:
+                self._recorder.requests.poll(now_ns)
         except Exception as error:
             self._guard.caught("request for a checkpoint could not be read", error)
+
+    def _agree(self, now_ns: int) -> None:
+        joined = self._agreement.poll(now_ns)
+        if joined is None:
+            return
+        self._recorder.event(
+            Kind.JOINED,
+            {
+                "attempt_token": joined.token,
+                "rank": joined.rank,
+                "world_size": joined.world_size,
+                # What `start` came too early to tell, such as the backend.
+                "meta": current_facts(),
+            },
+        )
+        self._recorder.rank, self._recorder.world_size = joined.rank, joined.world_size
 
     def _look_for_twins(self) -> None:
         """Once, when the first step shows that this is a launch. Ranks that only their process group numbers all
@@ -204,7 +227,7 @@ class Worker:
 
     def _loop(self) -> None:
         tick_s = TICK_S if self._memory.path is not None else UNSHARED_TICK_S
-        while not self._wake.wait(PRESSED_TICK_S if self._writer.pressed else tick_s):
+        while not self._going.acquire(timeout=PRESSED_TICK_S if self._writer.pressed else tick_s):
             self.tick()
         self.close()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from goodput.directory import prepare_directory
 from goodput.frozen import FreezeProbe
 from goodput.guard import Guard
-from goodput.memory import HALF_BYTES, Cursor, Memory
+from goodput.memory import HALF_BYTES, Memory
 from goodput.spoolfile import FILE_MAX_BYTES, SpoolFile
 
 RETRY_NS = 1_000_000_000
@@ -43,6 +43,7 @@ class SpoolWriter:
         "_retiring",
         "_stream",
         "_used_bytes",
+        "_waited",
         "file_max_bytes",
     )
 
@@ -72,12 +73,24 @@ class SpoolWriter:
         self._drained_bytes = 0
         self._checked_ns = 0
         self._refused_ns: int | None = None
+        self._waited = False
         self.file_max_bytes = FILE_MAX_BYTES
 
     @property
     def pressed(self) -> bool:
         """The memory fills fast, or a half waits to be given back: come again soon."""
         return self._retiring or self._drained_bytes > HALF_BYTES // 4
+
+    def due(self) -> bool:
+        """Something waits that had been waiting at the last call, or much does. What is younger may wait for the next
+        call where a death does not take the memory along: half as many writes, each paid with the training's caches."""
+        memory = self._memory
+        if memory.generation != self._generation or self._waited:
+            self._waited = False
+            return True
+        waiting = memory.halves[self._generation & 1].tell() - self._offset
+        self._waited = 0 < waiting <= HALF_BYTES // 16
+        return waiting > 0 and not self._waited
 
     def frozen(self) -> bool:
         """The disk is frozen: nothing that changes it may be tried."""
@@ -178,14 +191,8 @@ class SpoolWriter:
             raise OSError("the disk took only a part of the data")
 
     def _note(self) -> None:
-        self._memory.note_cursor(
-            Cursor(
-                generation=self._generation,
-                offset=self._offset,
-                file_number=self._stream.number,
-                file_bytes=self._stream.size_bytes,
-            )
-        )
+        stream = self._stream
+        self._memory.note_cursor(self._generation, self._offset, stream.number, stream.size_bytes)
 
     def _over_cap(self, more_bytes: int, now_ns: int) -> bool:
         """No room under the cap. What was shipped and removed meanwhile is looked for every few seconds."""

@@ -56,6 +56,8 @@ class Made:
             self.time.advance(ms)
 
     def events(self) -> list[dict[str, Any]]:
+        # Where the memory outlives its process, what is new waits for the second.
+        self.worker.tick()
         self.worker.tick()
         return read_events(self.spool)
 

@@ -213,6 +213,25 @@ def test_a_line_cut_in_the_middle_of_its_copy_is_left_out(spool: Path, shared: P
     assert kinds(read_events(spool)) == ["start", "step"]
 
 
+def test_what_a_death_does_not_take_along_waits_for_the_second_look(spool: Path, shared: Path) -> None:
+    made = make(spool, shared=shared)
+    made.worker.tick()
+    made.step(1, ms=100)
+    assert list_segments(spool) == [], "the start was new at the first look"
+    made.worker.tick()
+    assert done_steps(read_events(spool)) == [1], "whatever waits goes with what has waited long enough"
+    for _ in range(HALF_BYTES // 16 // 40):
+        made.rec.progress()
+    made.worker.tick()
+    assert kinds(of_rank(read_events(spool)))[-1] == "progress", "much does not wait"
+
+
+def test_what_a_death_would_take_along_goes_to_the_disk_at_once(spool: Path) -> None:
+    made = make(spool)
+    made.worker.tick()
+    assert kinds(read_events(spool)) == ["start"]
+
+
 def test_files_that_were_shipped_and_removed_are_not_missed(spool: Path, shared: Path) -> None:
     made = make(spool, shared=shared)
     made.step(1, ms=100)

@@ -122,7 +122,7 @@ def test_a_line_that_names_its_source_is_recovered_into_a_file_of_its_own(
     made = make(spool, shared=tmp_path / "memory")
     if naming:
         made.rec.begin_span("größe")
-    made.worker.tick()
+    assert made.events()
     for segment in list_segments(spool):
         segment.path.unlink()
     for step in (1, 2, 3):

@@ -108,6 +108,7 @@ def test_a_damaged_request_is_told_once_and_a_later_one_is_heard(spool: Path, sw
     swallowed.clear()
     os.utime(request_path(spool, "run"), ns=(1, 1))
     write_request(spool, CheckpointRequest(id="a", run="run"))
+    made.time.advance(ms=500)
     made.worker.tick()
     assert made.rec.checkpoint_requested()
 
