@@ -6,7 +6,11 @@ fails, or a test does.
 
 To be quick, a change is first tried on its own relation only: where that comes out the same, so does the report.
 
+The relations of the advice, the metrics and the dashboard's views are left out (`OTHER_FIGURES`) unless --files names
+them. What the collector does with lines before they are rows, the SQL of the landing, is tried by landing_mutation.py.
+
 usage: mutation.py [--files NAME ...] [--sorts SORT ...] [--most N] [--jobs N] [--choose N] [--keys FILE] [--cases TEXT]
+                   [--left FILE]
 """
 
 from __future__ import annotations
@@ -44,6 +48,12 @@ from tested import Databases, UnitTest, unit_tests  # noqa: E402
 
 from goodput_analytics import relations  # noqa: E402
 
+# What is built beside the ledger and the report, by the beginning of its name, and why it is not of this figure.
+OTHER_FIGURES = {
+    "advice_": "what to change: asks a ledger that stands, and has figures of its own to be held against",
+    "metric_": "what /metrics exposes: sums of a ledger that stands",
+    "view_": "what the dashboard draws: sums and excerpts of a ledger that stands",
+}
 UNIT_TESTS = ROOT / "tests" / "analytics"
 # Its lives are the battery's own.
 NOT_AGAIN = "test_against_reference.py"
@@ -204,7 +214,7 @@ def in_time(interrupt: Callable[[], None]) -> Iterator[None]:
 
 
 def try_all(
-    pool: Sequence[Mutant], cases: Iterator[Trying]
+    pool: Sequence[Mutant], cases: Iterator[Trying], left_file: Path | None
 ) -> tuple[list[Mutant], dict[str, int], set[str], list[str]]:
     """Try the changes on one case after the other.
 
@@ -243,14 +253,19 @@ def try_all(
         first[case.name] += len(gone)
         alive = {name: [m for m in left if m not in gone] for name, left in alive.items()}
         print(f"{case.name}: {len(gone)} noticed, {sum(map(len, alive.values()))} left", file=sys.stderr, flush=True)
+        if left_file is not None:
+            left_file.write_text("".join(f"{m.key}\n" for left in alive.values() for m in left), encoding="utf-8")
         if not any(alive.values()):
             break
     return [m for left in alive.values() for m in left], dict(first), seen, broken
 
 
-def share(pool: list[Mutant], choose: int, only: str) -> tuple[list[Mutant], dict[str, int], set[str], list[str]]:
+def share(
+    pool: list[Mutant], choose: int, only: Sequence[str], left_file: Path | None
+) -> tuple[list[Mutant], dict[str, int], set[str], list[str]]:
     """One process's part."""
-    return try_all(pool, (case for case in all_cases(choose) if only in case.name))
+    cases = (case for case in all_cases(choose) if not only or any(text in case.name for text in only))
+    return try_all(pool, cases, left_file)
 
 
 def all_cases(choose: int) -> Iterator[Trying]:
@@ -304,7 +319,8 @@ def main() -> int:
     parser.add_argument("--most", type=int, default=0, help="at most this many changes of each file, spread over it")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--keys", type=Path, help="only the changes whose keys stand in this file, one a line")
-    parser.add_argument("--cases", default="", help="only the cases in whose names this stands")
+    parser.add_argument("--cases", nargs="*", default=[], help="only the cases in whose names one of these stands")
+    parser.add_argument("--left", type=Path, help="keep the keys of what nobody has noticed yet here, one a line")
     parser.add_argument("--choose", type=int, default=0, help="instead of the battery's, try this many made-up lives")
     options = parser.parse_args()
     began = time.monotonic()
@@ -312,7 +328,7 @@ def main() -> int:
     pool: list[Mutant] = []
     aside = 0
     for name, text in _TEXTS.items():
-        if options.files and name not in options.files:
+        if name not in options.files if options.files else name.startswith(tuple(OTHER_FIGURES)):
             continue
         every = [m for m in mutants(name, text) if m.sort in options.sorts and (keys is None or m.key in keys)]
         own = [m for m in every if m.key not in EQUIVALENT]
@@ -321,7 +337,12 @@ def main() -> int:
         pool += own[::step]
     parts = [pool[i :: options.jobs] for i in range(options.jobs)]
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as workers:
-        results = list(workers.map(share, parts, [options.choose] * options.jobs, [options.cases] * options.jobs))
+        lefts = [options.left.with_suffix(f".{i}") if options.left else None for i in range(options.jobs)]
+        tasks = [
+            workers.submit(share, part, options.choose, options.cases, left)
+            for part, left in zip(parts, lefts, strict=True)
+        ]
+        results = [task.result() for task in tasks]
     survivors = [m for left, *_ in results for m in left]
     first: Counter[str] = Counter()
     for _, by_case, _, _ in results:
