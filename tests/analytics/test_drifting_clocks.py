@@ -16,7 +16,7 @@ TIMES = ("ts_ns", "start_ns", "end_ns", "process_start_ns")
 
 
 def drift(story: Story, *, since: float, until: float = 1e6) -> None:
-    """Put rank 2's clock 5 s ahead from `since` to `until`, and 3 s before and after: what it told is told otherwise."""
+    """Put rank 2's clock 5 s ahead from `since` to `until`, and 3 s before and after."""
 
     def ahead_ns(true_ns: int) -> int:
         return (5 if at(since) <= true_ns < at(until) else 3) * S

@@ -179,7 +179,7 @@ def test_a_rank_is_named_beyond_the_limit_of_chance(late: int, named: bool) -> N
 
 
 def test_as_many_ranks_count_as_told_how_late_they_were_in_any_step() -> None:
-    """Rank 3 is the latest of four in 2 steps, and of two in 4: 6 of 6 is more than 1.5 + 3.2, but less than 3 + 3.7."""
+    """Rank 3 is the latest of four in 2 steps, and of two in 4: 6 is more than 1.5 + 3.2, but less than 3 + 3.7."""
     story = Story()
     g = story.group(start=0, ranks=4, token="one")
     for n in range(1, 15):

@@ -1,4 +1,4 @@
-"""Ranks that tell of different rollbacks: the others' steps and words go where the rank that tells most began a life."""
+"""Ranks that tell of different rollbacks: the others go by where the rank that tells most began a life."""
 
 from __future__ import annotations
 
