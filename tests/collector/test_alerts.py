@@ -8,11 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import landing_cases
 import pytest
 import yaml
-from exposed import Key, Watched
-from made_events import T0_NS, S
 
 from goodput_collector.exposition import Kind
 from goodput_collector.metrics import FAMILIES
@@ -81,6 +78,21 @@ def test_every_alert_has_a_page_with_a_body(name: str) -> None:
         assert found and len(found[1]) > 10, (name, part)
 
 
+@pytest.mark.parametrize("name", ALERTS)
+def test_the_link_of_every_alert_leads_to_its_entry(name: str) -> None:
+    """As GitHub and most others make anchors of headings: in lower case, without punctuation, spaces as hyphens."""
+    address, _, anchor = ALERTS[name]["annotations"]["runbook_url"].partition("#")
+    page = ROOT / "docs" / address.removeprefix("{{ $externalLabels.goodput_docs }}/")
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    anchors = [re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings]
+    assert anchors.count(anchor) == 1 and headings[anchors.index(anchor)] == name
+
+
+def test_the_runbook_asks_for_nothing_that_a_held_database_refuses() -> None:
+    entries = (ROOT / "docs" / "RUNBOOK.md").read_text().partition("\n## ")[2]
+    assert not re.findall(r"`goodput (?:report|advise|ingest|export)\b", entries)
+
+
 def test_no_page_is_of_an_alert_that_is_gone() -> None:
     assert set(re.findall(r"^### (\w+)$", (ROOT / "docs" / "RUNBOOK.md").read_text(), re.MULTILINE)) == ALERTS.keys()
 
@@ -126,84 +138,3 @@ def test_inhibition_names_alerts_that_are_there_and_hides_no_hang() -> None:
 def matched(matcher: str) -> set[str]:
     pattern = matcher.split("=", 1)[1].lstrip("~ ").strip('"')
     return {name for name in ALERTS if re.fullmatch(pattern, name)}
-
-
-@needs_promtool
-@pytest.mark.soak
-def test_an_undeclared_save_and_a_slow_loader_wake_nobody_in_an_hour(tmp_path: Path) -> None:
-    """What /metrics says through an hour of compressed time, given to the rules as their input: a script tells steps
-    and nothing else, saves for three minutes now and then, and waits for its loader."""
-    clock_ns = [T0_NS]
-    watched = Watched(tmp_path, lambda: clock_ns[0])
-    events = ranks("plain")
-    series: dict[Key, list[str]] = {}
-    minutes = 60
-    for minute in range(minutes + 1):
-        clock_ns[0] = T0_NS + minute * 60 * S
-        lines = b""
-        while events and events[0]["ts_ns"] <= clock_ns[0]:
-            lines += landing_cases.line(events.pop(0)) + b"\n"
-        if lines:
-            watched.send("plain", lines)
-        _, values = watched.scrape()
-        for one, value in values.items():
-            at = value - T0_NS / S if one[0].endswith("timestamp_seconds") else value
-            series.setdefault(one, ["_"] * minute).append(repr(at))
-        for values_told in series.values():
-            values_told += ["_"] * (minute + 1 - len(values_told))
-    watched.close()
-    state = ("goodput_run_state", frozenset({("run", "plain"), ("state", "paused")}))
-    assert "1.0" in series[state], "nothing was paused: the test looks at nothing"
-
-    def written(one: Key) -> str:
-        inside = ",".join(f'{label}="{text}"' for label, text in sorted(one[1]))
-        return f"{one[0]}{{{inside}}}"
-
-    checks = [
-        {"eval_time": f"{minute}m", "alertname": name, "exp_alerts": []}
-        for minute in range(minutes + 1)
-        for name in ALERTS
-        if not name.startswith("GoodputCollector")  # of which the hour has no scrape
-    ]
-    test = {
-        "rule_files": [str(PROMETHEUS / "goodput.rules.yml")],
-        "evaluation_interval": "30s",
-        "tests": [{
-            "interval": "1m",
-            "input_series": [{"series": written(one), "values": " ".join(values)} for one, values in series.items()],
-            "alert_rule_test": checks,
-        }],
-    }  # fmt: skip
-    (tmp_path / "hour.yml").write_text(yaml.safe_dump(test))
-    tool("promtool", "test", "rules", str(tmp_path / "hour.yml"))
-
-
-def ranks(run: str) -> list[dict[str, Any]]:
-    """An hour of two ranks in order of time: steps of four seconds, every 20th of 16 s for its input, and now and then
-    three minutes between two steps, of which nothing is said but by heartbeats."""
-    events: list[dict[str, Any]] = []
-    for rank in range(2):
-        seq = 0
-
-        def add(kind: str, at_s: float, source: str = f"{run}-{rank}", **fields: Any) -> None:
-            nonlocal seq
-            head = {"kind": kind, "run": run, "source": source, "seq": seq, "ts_ns": T0_NS + round(at_s * S)}
-            events.append(head | fields)
-            seq += 1
-
-        add("start", 0, v=1, job=f"local:{run}:1", restart_count=0, rank=rank, local_rank=rank, world_size=2, node="n",
-            pid=1, devices=1, process_start_ns=T0_NS, attempt_token=run)  # fmt: skip
-        now_s, step, beat_s = 5.0, 0, 0.0
-        while now_s < 3600:
-            took_s = 16.0 if step % 20 == 19 else 4.0
-            pause_s = 180.0 if step and step % 150 == 0 else 0.0
-            while beat_s + 10 < now_s + pause_s + took_s:
-                beat_s += 10
-                phase = "between" if beat_s < now_s + pause_s else "step"
-                add("heartbeat", beat_s, step=step, phase=phase, phase_since_ns=T0_NS + round(now_s * S))
-            now_s += pause_s
-            step += 1
-            add("step", now_s + took_s, step=step, start_ns=T0_NS + round(now_s * S),
-                end_ns=T0_NS + round((now_s + took_s) * S))  # fmt: skip
-            now_s += took_s
-    return sorted(events, key=lambda one: one["ts_ns"])

@@ -18,6 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from landing_cases import line
 from made_events import T0_NS, S, attempt, by_hand, write
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
 from service_running import Collector, eventually, goodput
 
 from goodput_collector.exposition import Family, Kind, page
@@ -86,6 +88,20 @@ def test_names_are_read_back_whatever_they_hold() -> None:
     assert read(body)[1] == {key("goodput_x", run=name): index for index, name in enumerate(odd)}
     with pytest.raises(ValueError, match="no value"):
         family.sample(float("nan"))
+
+
+def test_the_library_of_prometheus_reads_the_same_back(watched: Watched) -> None:
+    """The same samples, by a reader that is not ours, from both formats."""
+    send_by_hand(watched)
+    watched.board.refresh()
+    for openmetrics, parse in ((False, parse_text), (True, parse_openmetrics)):
+        body = watched.board.page(openmetrics)
+        found = {
+            (sample.name, frozenset(sample.labels.items())): sample.value
+            for family in parse(body.decode())
+            for sample in family.samples
+        }
+        assert found == read(body, openmetrics=openmetrics)[1] and len(found) > 100
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is missing: apt-get install prometheus")
@@ -367,6 +383,20 @@ def lives(data: st.DataObject) -> list[dict[str, Any]]:
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_no_counter_ever_falls(data: st.DataObject) -> None:
+    """The short form."""
+    live_and_scrape(data)
+
+
+@pytest.mark.soak
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_no_counter_ever_falls_in_a_hundred_lives(data: st.DataObject) -> None:
+    """Five minutes. If it fails, Prometheus takes a fall for a restart, and counts everything a second time."""
+    live_and_scrape(data)
+
+
+def live_and_scrape(data: st.DataObject) -> None:
+    """Any life of a run, in any order, with repeats, scrapes and restarts of the collector between."""
     events = data.draw(st.permutations(lives(data)))
     at = sorted(data.draw(st.sets(st.integers(1, len(events)), min_size=2, max_size=4)))
     restarts = data.draw(st.sets(st.sampled_from(at)))
