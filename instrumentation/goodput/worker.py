@@ -31,7 +31,7 @@ UNSHARED_TICK_S = 0.05
 CLOSE_LIMIT_S = 2.0
 """How long the end of a process may wait for its disk."""
 # What need not be done in each round: a round is paid with the caches of the training.
-_AGREE_NS = 200_000_000
+_ROUND_NS = 200_000_000
 _LOOK_NS = 500_000_000
 _TELL_NS = 1_000_000_000
 
@@ -67,7 +67,7 @@ class Worker:
         self._beaten_ns = clock.now_ns()
         self._told_ns = self._beaten_ns
         # At once, to begin with.
-        self._looked_ns = self._agreed_ns = self._beaten_ns - _TELL_NS
+        self._looked_ns = self._round_ns = self._beaten_ns - _TELL_NS
         self._told_rank, self._told_world_size = recorder.rank, recorder.world_size
         self._twins_looked_for = False
         self._outcome: Outcome | None = None
@@ -110,6 +110,10 @@ class Worker:
         """One round. Errors are counted, never raised."""
         now = self._clock.now_ns()
         shared = self._memory.path is not None
+        due = not shared or self._writer.due()
+        if not due and now - self._round_ns < _ROUND_NS:
+            return
+        self._round_ns = now
         if now - self._looked_ns >= _LOOK_NS:
             self._looked_ns = now
             self._look_for_request(now)
@@ -122,9 +126,7 @@ class Worker:
             else:
                 # Nobody could find a step that waits to be joined with the next ones.
                 self._recorder.steps.flush()
-            if now - self._agreed_ns >= _AGREE_NS:
-                self._agreed_ns = now
-                self._agree(now)
+            self._agree(now)
             if not self._twins_looked_for and self._recorder.steps.done is not None:
                 self._twins_looked_for = True
                 self._look_for_twins()
@@ -133,7 +135,7 @@ class Worker:
                 self._tell_drops()
         except Exception as error:
             self._guard.caught("recorder's thread failed", error)
-        if not shared or self._writer.due():
+        if due:
             self._writer.drain(now)
         if self._heartbeat_ns and now - self._beaten_ns >= self._heartbeat_ns:
             self._beaten_ns = now
