@@ -23,15 +23,17 @@ if TYPE_CHECKING:
     from goodput.recorder import LiveRecorder
 
 TICK_S = 0.1
-"""What has waited in memory for this long goes to the disk."""
+"""How often the thread looks at the memory."""
 PRESSED_TICK_S = 0.02
 """The same while the memory fills fast."""
 UNSHARED_TICK_S = 0.05
 """The same where a kill takes the memory along: with the wait for a processor and the disk it stays below 0.1 s."""
 CLOSE_LIMIT_S = 2.0
 """How long the end of a process may wait for its disk."""
-# What need not be done in each round: a round is paid with the caches of the training.
-_ROUND_NS = 200_000_000
+ROUND_NS = 200_000_000
+"""What has waited in shared memory since the look before goes to the disk: half as many rounds, each of which is paid
+with the caches and a processor of the training. The rest of a round is rarer still."""
+_EARLY_NS = 10_000_000  # A look may come a little early.
 _LOOK_NS = 500_000_000
 _TELL_NS = 1_000_000_000
 
@@ -110,8 +112,7 @@ class Worker:
         """One round. Errors are counted, never raised."""
         now = self._clock.now_ns()
         shared = self._memory.path is not None
-        due = not shared or self._writer.due()
-        if not due and now - self._round_ns < _ROUND_NS:
+        if shared and now - self._round_ns < ROUND_NS - _EARLY_NS and not self._writer.crowded():
             return
         self._round_ns = now
         if now - self._looked_ns >= _LOOK_NS:
@@ -135,8 +136,7 @@ class Worker:
                 self._tell_drops()
         except Exception as error:
             self._guard.caught("recorder's thread failed", error)
-        if due:
-            self._writer.drain(now)
+        self._writer.drain(now)
         if self._heartbeat_ns and now - self._beaten_ns >= self._heartbeat_ns:
             self._beaten_ns = now
             self._beat(now)

@@ -43,7 +43,6 @@ class SpoolWriter:
         "_retiring",
         "_stream",
         "_used_bytes",
-        "_waited",
         "file_max_bytes",
     )
 
@@ -73,7 +72,6 @@ class SpoolWriter:
         self._drained_bytes = 0
         self._checked_ns = 0
         self._refused_ns: int | None = None
-        self._waited = False
         self.file_max_bytes = FILE_MAX_BYTES
 
     @property
@@ -81,16 +79,12 @@ class SpoolWriter:
         """The memory fills fast, or a half waits to be given back: come again soon."""
         return self._retiring or self._drained_bytes > HALF_BYTES // 4
 
-    def due(self) -> bool:
-        """Something waits that had been waiting at the last call, or much does. What is younger may wait for the next
-        call where a death does not take the memory along: half as many writes, each paid with the training's caches."""
+    def crowded(self) -> bool:
+        """Much waits in the memory: it is not to wait for company."""
         memory = self._memory
-        if memory.generation != self._generation or self._waited:
-            self._waited = False
+        if memory.generation != self._generation:
             return True
-        waiting = memory.halves[self._generation & 1].tell() - self._offset
-        self._waited = 0 < waiting <= HALF_BYTES // 16
-        return waiting > 0 and not self._waited
+        return memory.halves[self._generation & 1].tell() - self._offset > HALF_BYTES // 16
 
     def frozen(self) -> bool:
         """The disk is frozen: nothing that changes it may be tried."""
