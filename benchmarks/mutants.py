@@ -42,6 +42,7 @@ NULLS = re.compile(r"\bIS (NOT )?(NULL|DISTINCT FROM)\b")
 NOT = re.compile(r"\bNOT (?!NULL|DISTINCT|EXISTS|IN\b|MATERIALIZED)")
 ORDER = re.compile(r"\bORDER BY\b")
 ORDER_ENDS = re.compile(r"\b(ROWS|RANGE|LIMIT|QUALIFY|WINDOW|UNION|GROUP)\b")
+ASSIGNS = re.compile(r"\bUPDATE\b[^;]*\bSET\b(?![^;]*\b(FROM|WHERE)\b)[^;]*$")
 LARGEST = 1_000_000_000_000
 
 
@@ -110,6 +111,8 @@ def _around(text: str, start: int, end: int) -> tuple[int, int]:
 def _edits(code: str, text: str) -> Iterator[tuple[int, int, str, Sort]]:
     for m in OPERATOR.finditer(code):
         new = SWAPS.get(m.group())
+        if m.group() == "=" and ASSIGNS.search(code[: m.start()]):
+            continue  # an assignment compares nothing
         if new is not None and not (m.group() in "+-" and _unary(code, m.start())):
             yield m.start(), m.end(), new, Sort.ARITHMETIC if m.group() in ARITHMETIC else Sort.COMPARISON
     for m in WORD.finditer(code):

@@ -427,3 +427,264 @@ def test_spans_that_begin_together_are_one_stretch_apart_from_what_came_before()
     g.stop(23, "finished")
     report = told(story)
     assert report["gpu_s"]["unattributed"] > 0
+
+
+def test_gpus_that_the_run_was_granted_and_no_process_named_are_idle() -> None:
+    story = Story()
+    plain(story)
+    story.other("scheduler").tell("allocation", at(0), job="spare", gpus=2, start_ns=at(0), end_ns=at(5))
+    assert gpu_s(told(story)) == {"startup": 10, "productive": 3, "idle": 2 * 5}
+
+
+def test_a_grant_that_ended_before_the_next_one_began_held_nothing_between() -> None:
+    story = Story()
+    plain(story)
+    scheduler = story.other("scheduler")
+    for start, end in ((0, 13), (20, 30)):
+        scheduler.tell("allocation", at(start), job="job", gpus=1, start_ns=at(start), end_ns=at(end))
+    report = told(story)
+    assert report["allocated_gpu_s"] == 13 + 10
+
+
+def test_where_as_many_ranks_name_one_job_as_another_it_is_that_of_the_lowest_rank() -> None:
+    story = Story()
+    for rank, job in ((0, "b"), (1, "a")):
+        g = story.group(start=0, only=[rank], world=2, token="one", job=job)
+        g.steps(1, 3, 10)
+        g.stop(13, "finished")
+    assert told(story)["attempts"][0]["job"] == "b"
+
+
+def test_a_grant_that_had_ended_when_a_process_started_did_not_end_it() -> None:
+    story = Story()
+    g = story.group(start=0, token="one")
+    g.steps(1, 3, 10)
+    story.other("scheduler").tell("allocation", at(0), job="job", gpus=1, start_ns=at(-10), end_ns=at(0))
+    report = told(story)
+    assert (report["state"], report["allocated_gpu_s"]) == ("running", 10)
+
+
+def test_of_two_grants_that_ended_together_the_later_says_why() -> None:
+    story = Story()
+    g = story.group(start=0, token="one")
+    g.steps(1, 3, 10)
+    scheduler = story.other("scheduler")
+    for start, why in ((0, "failed"), (20, "preempted")):
+        scheduler.tell("allocation", at(start), job="job", gpus=1, start_ns=at(start), end_ns=at(20), end_reason=why)
+    assert told(story)["attempts"][0]["end_cause"] == "preempted"
+
+
+def test_a_grant_that_ended_when_the_next_attempt_began_did_not_end_the_one_before() -> None:
+    """Nobody saw that one go: it lived until it was last heard of."""
+    story = Story()
+    g = story.group(start=0, token="one", job="a")
+    g.steps(1, 3, 10)
+    g = story.group(start=30, token="two", job="b")
+    g.steps(4, 5, 40)
+    g.stop(42, "finished")
+    scheduler = story.other("scheduler")
+    for job, start, end in (("a", 0, 30), ("b", 30, 42)):
+        scheduler.tell("allocation", at(start), job=job, gpus=1, start_ns=at(start), end_ns=at(end))
+    report = told(story)
+    assert report["attempts"][0]["end_ns"] == at(13)
+    assert gpu_s(report) == {"startup": 20, "productive": 5, "idle": 17}
+
+
+def test_an_attempt_whose_first_step_was_its_last_moment_ended_the_one_before() -> None:
+    """The first process was still there when the second, of the same job, made a step, and raised."""
+    story = Story()
+    g = story.group(start=0, token="one")
+    g.steps(1, 3, 10)
+    h = story.group(start=20, token="two")
+    h.step(4, 25, 30)
+    h.stop(30, "exception")
+    g.stop(40, "exception")
+    assert told(story)["attempts"][0]["end_ns"] == at(25)
+
+
+@pytest.mark.parametrize("again", ["step", "resume"])
+def test_a_rollback_told_last_before_a_process_began_anew_is_one(again: str) -> None:
+    story = Story()
+    g = story.group(start=0, token="one")
+    g.steps(1, 4, 10)
+    if again == "step":
+        g.step(3, 14, 15)
+    else:
+        g.resume(15, 2)
+    g.tell("joined", 20, attempt_token="two", rank=0, world_size=1)
+    g.resume(21, 3 if again == "step" else 2)
+    g.steps(4, 6, 25)
+    g.stop(28, "finished")
+    rows = told(story)["incidents"]
+    assert [row["cause"] for row in rows][:1] == ["rollback"]
+
+
+def test_of_two_spans_that_one_rank_began_together_the_later_takes_the_time() -> None:
+    story = Story()
+    g = story.group(start=0, token="one")
+    g.steps(1, 3, 10)
+    g.tell("begin", 13, span="outer", id="1")
+    g.tell("begin", 13, span="inner", id="2")
+    g.tell("end", 14, span="inner", id="2")
+    g.tell("end", 16, span="outer", id="1")
+    g.steps(4, 5, 16)
+    g.stop(18, "finished")
+    assert phase_s(told(story), "unattributed") == {"inner": 1, "outer": 2}
+
+
+@pytest.mark.parametrize(("silence", "cause"), [(60, "lost"), (60.5, "hang")])
+def test_an_attempt_of_which_nothing_was_heard_for_a_minute_had_not_hung_for_longer(silence: float, cause: str) -> None:
+    story = Story()
+    g = story.group(start=0, token="one")
+    g.steps(1, 3, 10)
+    g = story.group(start=13 + silence, token="two")
+    g.steps(4, 5, 90)
+    g.stop(92, "finished")
+    assert told(story)["attempts"][0]["end_cause"] == cause
+
+
+def test_many_lives_of_one_step_each() -> None:
+    """Each of two ranks fell back twenty times, to one step before; rank 1's clock is 5 s ahead."""
+    story = Story()
+    g = story.group(start=0, ranks=2, token="one", ahead={1: 5})
+    for n in range(20):
+        g.step(40 - n, 10 + n, 11 + n)
+    g.stop(30, "finished")
+    report = told(story)
+    assert (len(report["incidents"]), report["quality"]["max_skew_s"]) == (19, 5)
+    assert gpu_s(report) == {"startup": 20, "productive": 2, "rework": 38}
+
+
+def test_the_longest_wait_against_the_ranks_own_group_is_of_the_lowest_rank_among_equals() -> None:
+    """Ranks 1 and 3 are late by as much, each in its own group."""
+    story = Story()
+    g = story.group(start=0, ranks=4, token="one")
+    for event in story.events:
+        event["group"] = f"stage {event['rank'] // 2}"
+    for n in range(1, 21):
+        g.step(n, 10 + n, 11 + n, busy={0: 0.25, 1: 0.75, 2: 0.25, 3: 0.75})
+    g.stop(31, "finished")
+    assert [row["rank"] for row in told(story)["stragglers"]] == [1]
+
+
+def test_what_was_kept_of_a_window_comes_before_what_was_thrown_away() -> None:
+    """Steps 1 to 4 in one event: 1 was kept, the end that went back to 1 cost 2 and 3, and the first end 4."""
+    story = Story()
+    for n, (resumed, job) in enumerate(((0, "a"), (3, "b"), (1, "c"))):
+        g = story.group(start=100 * n, token=job, job=job)
+        g.resume(100 * n + 5, resumed)
+        if n == 0:
+            g.step(0, 16, 18)
+            g.step(4, 18, 22, count=4)
+            g.span("checkpoint", 22, 23, step=4)
+        else:
+            g.step(resumed + 1, 100 * n + 10, 100 * n + 11)
+        g.stop(100 * n + 25, "exception" if n < 2 else "finished")
+    with loaded(story.events) as con:
+        report = product_report(con, story.run)
+        rows = con.execute(
+            "SELECT category, start_ns, end_ns FROM ledger_intervals WHERE attempt = 0 AND step = 4 ORDER BY start_ns"
+        ).fetchall()
+    assert differences(report, story.report()) == []
+    times = [(str(category), (start - at(0)) / S, (end - at(0)) / S) for category, start, end in rows]
+    assert [row for row in times if row[2] <= 22] == [("productive", 18, 19), ("rework", 19, 21), ("rework", 21, 22)]
+
+
+@pytest.mark.parametrize(("begun", "productive"), [(14.5, 0), (15, 2)])
+def test_a_save_that_begins_in_the_moment_of_a_rollback_is_of_the_new_life(begun: float, productive: float) -> None:
+    """It went back to nothing, and died: what is safe is what that life saved, or nothing."""
+    story = Story()
+    g = story.group(start=0, token="one")
+    g.steps(1, 4, 10)
+    g.tell("begin", begun, span="checkpoint", id="1", step=2)
+    g.resume(15, 0)
+    g.tell("end", 16, span="checkpoint", id="1")
+    g.steps(1, 3, 16)
+    g.stop(19, "exception")
+    report = told(story)
+    assert report["gpu_s"]["productive"] == productive
+
+
+def test_an_evaluation_that_begins_in_the_moment_of_a_rollback_is_of_the_new_life() -> None:
+    """Step 3 was thrown away, and made again: the evaluation is of the second one."""
+    story = Story()
+    g = story.group(start=0, token="one")
+    g.steps(1, 4, 10)
+    g.tell("begin", 14, span="evaluation", id="1", step=3)
+    g.resume(14, 2)
+    g.tell("end", 16, span="evaluation", id="1")
+    g.steps(3, 5, 16)
+    g.stop(19, "finished")
+    report = told(story)
+    assert gpu_s(report) == {"startup": 10, "productive": 5, "rework": 2, "evaluation": 2}
+
+
+def test_a_heartbeat_in_the_moment_of_the_end_says_where_a_rank_was() -> None:
+    story = Story()
+    g = story.group(start=0, ranks=3, token="one")
+    g.steps(1, 5, 10)
+    for rank in range(3):
+        g.tell("heartbeat", 95, ranks=[rank], step=5, phase="step")
+        g.tell("heartbeat", 100, ranks=[rank], step=5, phase="waiting" if rank else "step")
+    g.stop(100, "signal")
+    assert told(story)["incidents"][0]["suspect_ranks"] == (0,)
+
+
+def test_a_span_without_an_end_goes_on_to_the_last_step_before_a_rollback() -> None:
+    story = Story()
+    g = story.group(start=0, token="one")
+    g.steps(1, 3, 10)
+    g.span("tidying", 13, None)
+    g.step(4, 15, 16)
+    g.steps(3, 6, 18)
+    g.stop(22, "finished")
+    assert phase_s(told(story), "unattributed") == {"tidying": 2}
+
+
+def test_a_rank_is_slow_before_and_after_a_rollback_and_around_saves() -> None:
+    """Rank 3 is late by another amount in every step; half of them lie after a rollback, and some beside a save."""
+    story = Story()
+    g = story.group(start=0, ranks=4, token="one")
+    for event in story.events:
+        event["group"] = f"stage {event['rank'] // 2}"
+    now = 10.0
+    for n in [*range(1, 13), *range(7, 19)]:
+        if n % 5 == 0:
+            g.span("checkpoint", now, now + 0.5, step=n - 1)
+            now += 0.5
+        late = 0.4 + 0.02 * (now % 7)
+        g.step(n, now, now + 1, busy={0: 0.1, 1: 0.2, 2: 0.2 + 0.01 * (n % 3), 3: late})
+        now += 1
+    g.stop(now, "finished")
+    [row] = told(story)["stragglers"]
+    assert row["rank"] == 3
+
+
+def test_what_ends_in_the_very_moment_of_the_attempts_end_is_progress_and_what_follows_is_none() -> None:
+    """Two of three ranks stopped at 20 s, when a step ended; the third made two more."""
+    story = Story()
+    g = story.group(start=0, ranks=3, token="one", job="a")
+    g.steps(1, 10, 10)
+    g.stop(20, "exception", ranks=[0, 1])
+    g.tell("heartbeat", 20.5, ranks=[2], step=10, phase="step")
+    g.steps(11, 12, 20, ranks=[2])
+    g.stop(22, "exception", ranks=[2])
+    g = story.group(start=30, ranks=3, token="two", job="b")
+    g.resume(35, 10)
+    g.steps(11, 14, 40)
+    g.stop(44, "finished")
+    report = told(story)
+    assert report["attempts"][0]["last_step"] == 10
+    assert gpu_s(report)["productive"] == 3 * 14
+
+
+def test_the_first_25_steps_after_the_first_say_what_that_was_too_long() -> None:
+    """12 of 1 s and 13 of 2 s: the typical one is of 2 s; the first took 5 s."""
+    story = Story()
+    g = story.group(start=0, token="one")
+    g.step(1, 10, 15)
+    now = g.steps(2, 13, 15)
+    now = g.steps(14, 26, now, 2)
+    now = g.steps(27, 40, now, 1)
+    g.stop(now, "finished")
+    assert phase_s(told(story), "startup")["warmup"] == 3
