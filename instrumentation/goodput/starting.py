@@ -26,13 +26,18 @@ from goodput.noop import NoopRecorder
 from goodput.protocol import Recorder
 from goodput.recorder import LiveRecorder
 from goodput.request import RequestWatch
-from goodput.saying import say_summary
+from goodput.saying import say, say_summary
 from goodput.spool import recover_dead
 from goodput.worker import Worker
 from goodput.writer import SpoolWriter
 
 _NAME_MAX_CHARS = 200
 _TEXT_MAX_CHARS = 1000
+_NAMELESS = (
+    'nothing is recorded, for the run has no name: give run="..." or GOODPUT_RUN=... '
+    "(GOODPUT_DISABLED=1 where it is not to be recorded)"
+)
+_nameless_said = False
 
 
 def start(
@@ -51,7 +56,8 @@ def start(
     child does not go on with its parent's record; one that calls it for itself is a source of its own.
 
     Args:
-        run: name of the run, the same across restarts (default `GOODPUT_RUN`; without either nothing is recorded).
+        run: name of the run, the same across restarts (default `GOODPUT_RUN`; without either nothing is recorded, and
+            rank 0 says so once on standard error).
         job: what holds the GPUs, in place of what the environment tells (default `GOODPUT_JOB`, else Slurm's,
             Kubernetes' or torchrun's, else this process). GPUs count as held between two attempts of one job: a
             script of one's own that starts plain Python again while it keeps the GPUs gives each start the same.
@@ -72,7 +78,10 @@ def start(
         for complaint in environment.complaints:
             warn_once(complaint, complaint)
         name = environment.run if run is None else (_text("run", run) or "").strip()
-        if environment.disabled or not name:
+        if environment.disabled:
+            return NoopRecorder()
+        if not name:
+            _say_nameless(environment)
             return NoopRecorder()
         return _begin(
             environment,
@@ -105,6 +114,15 @@ def begin(environment: Environment, *, job: str | None) -> Recorder:
         group=None,
         meta={**process_facts(environment.variables), "recorded_by": "goodput run"},
     )
+
+
+def _say_nameless(environment: Environment) -> None:
+    """Rank 0 tells once that nothing is recorded, and how to have it: a forgotten name is no quiet run."""
+    global _nameless_said
+    identity = identify(environment.variables, host="", pid=os.getpid(), parent_pid=os.getppid())
+    if identity.rank == 0 and not _nameless_said:
+        _nameless_said = True
+        say([_NAMELESS])
 
 
 def _begun_by_goodput_run(run: str | None) -> Recorder | None:

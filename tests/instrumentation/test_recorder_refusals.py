@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from recorder_made import make
 from recorder_reading import done_steps, of_rank, read_events
+from recorder_scripts import run_script
 
 import goodput
 
@@ -178,3 +179,28 @@ def test_the_job_may_be_named(spool: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert start_of(spool)["job"] == "overnight"
     goodput.start(run="r", spool=spool / "two", job="mine").finish()
     assert start_of(spool / "two")["job"] == "mine"
+
+
+NAMELESS = """
+rec = goodput.start()
+rec.finish()
+print(type(goodput.start(run=" ")).__name__)
+"""
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({}, 1),
+        ({"RANK": "0", "WORLD_SIZE": "2"}, 1),
+        ({"RANK": "1", "WORLD_SIZE": "2"}, 0),
+        ({"GOODPUT_DISABLED": "1"}, 0),
+    ],
+)
+def test_a_run_without_a_name_is_not_silent(spool: Path, variables: dict[str, str], said: int) -> None:
+    done = run_script(NAMELESS, spool, **variables)
+    assert (done.returncode, done.stdout) == (0, "NoopRecorder\n")
+    lines = done.stderr.splitlines()
+    assert len(lines) == said, "once, by rank 0"
+    for line in lines:
+        assert line.startswith("goodput: nothing is recorded") and 'run="..."' in line and "GOODPUT_RUN" in line
