@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 from recorder_reading import of_rank, read_events
+
+from goodput.cli import main
 
 
 class Truth:
@@ -78,17 +79,15 @@ class Told:
 
 
 def ledger(spool: Path, run: str) -> dict[str, Any]:
-    """The report of a run, by the commands that a user has. It balances, or this fails."""
+    """The report of a run, by the commands that a user has, in this process: each of its own would take seconds. It
+    balances, or this fails."""
     database = spool.parent / "run.duckdb"
     for command in (["ingest", str(spool)], ["report", run, "--json"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "goodput", *command, "--db", str(database)],
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        assert done.returncode == 0, done.stderr
-    report: dict[str, Any] = json.loads(done.stdout)
+        said, wrong = io.StringIO(), io.StringIO()
+        with redirect_stdout(said), redirect_stderr(wrong):
+            status = main([*command, "--db", str(database)])
+        assert status == 0, wrong.getvalue()
+    report: dict[str, Any] = json.loads(said.getvalue())
     assert abs(sum(report["gpu_s"].values()) - report["allocated_gpu_s"]) < 1e-6
     assert report["quality"]["rejected"] == {} and report["quality"]["gaps"] == 0
     return report
