@@ -50,11 +50,12 @@ def long_first_spans() -> Life:
 
 
 def planned() -> Life:
-    """It is preempted, gets its nodes back after 15 minutes, and ends with a last save of five minutes."""
+    """It is preempted, gets its nodes back after 15 minutes, and ends with a last save of five minutes, where the one
+    before took two."""
     life = Life("planned")
     life.start("slurm:1.0")
     life.steps(60)
-    life.span("checkpoint", 30)
+    life.span("checkpoint", 120)
     life.steps(60)
     life.stop("preempted")
     life.now_s += 900
@@ -125,7 +126,7 @@ def test_a_backlog_after_an_outage_wakes_nobody(tmp_path: Path) -> None:
     for number in range(3):
         life = Life(f"r{number}")
         life.start()
-        life.steps(100 + number)
+        life.steps(150 + number)
         for _ in range(3):
             life.stop("exception")
             life.now_s += 20
