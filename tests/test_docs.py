@@ -105,3 +105,11 @@ def test_every_dependency_has_its_reason() -> None:
     record = (ROOT / "docs" / "adr" / "0002-dependencies.md").read_text()
     assert declared >= {"duckdb", "torch", "hatchling"}
     assert [name for name in sorted(declared) if not re.search(rf"\b{name}\b", record)] == []
+
+
+def test_every_test_that_a_promise_rests_on_is_there() -> None:
+    sources = {path.name: path.read_text() for path in ROOT.glob("tests/**/test_*.py")}
+    named = set(re.findall(r"`(?:tests/\w+/)?(test_\w+)(?:\.py)?`", (ROOT / "docs" / "HARMLESS.md").read_text()))
+    assert named
+    written = "".join(sources.values())
+    assert [name for name in named if f"{name}.py" not in sources and f"def {name}(" not in written] == []
