@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import duckdb
@@ -26,6 +26,23 @@ from goodput_analytics.timeouts import (
 
 RELATIONS = ("advice_saves", "advice_running", "advice_restarts", "advice_silences")
 MOST_NOISE_ROWS = 200_000
+MOST_RANKS = 10_000_000
+MOST_AT_RANKS = 1_000
+
+
+def checked_risk(risk_ratio: float) -> float:
+    """The risk, where it is one. Raises ValueError."""
+    if not 0 < risk_ratio < 1:
+        raise ValueError(f"a risk is a ratio between 0 and 1; it is {risk_ratio}")
+    return risk_ratio
+
+
+def checked_ranks(at_ranks: Iterable[int]) -> list[int]:
+    """Numbers of ranks, where they are some that a job can have. Raises ValueError."""
+    found = list(at_ranks)
+    if len(found) > MOST_AT_RANKS or any(not 1 <= n <= MOST_RANKS for n in found):
+        raise ValueError(f"numbers of ranks are from 1 to {MOST_RANKS:,}, at most {MOST_AT_RANKS:,} of them")
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +122,17 @@ def advise(
         ValueError: a risk that is not between 0 and 1.
     """
     build(con, run, now_ns=now_ns, settings=settings)
+    return advice_from_relations(con, run, risk_ratio=risk_ratio, at_ranks=at_ranks)
+
+
+def advice_from_relations(
+    con: duckdb.DuckDBPyConnection,
+    run: str,
+    *,
+    risk_ratio: float = DEFAULT_RISK_RATIO,
+    at_ranks: Sequence[int] = (),
+) -> RunAdvice:
+    """The same where the run's relations stand in the connection already, as a report leaves them."""
     for name in RELATIONS:
         run_sql(con, name)
     running = rows(con, "SELECT * FROM gp_advice_running")[0]

@@ -32,6 +32,13 @@ def advise(
     db: Annotated[
         Path, typer.Option("--db", envvar="GOODPUT_DB", help="The database file.", metavar="FILE", show_default=True)
     ] = DEFAULT_DB,
+    url: Annotated[
+        str | None,
+        typer.Option("--url", envvar="GOODPUT_URL", help="A collector's address, instead of a file.", metavar="URL"),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", help="File with the collector's token for reading.", metavar="FILE")
+    ] = None,
     fleet: Annotated[
         bool, typer.Option("--fleet", help="What the saves of all runs in the database do to one another.")
     ] = False,
@@ -68,13 +75,15 @@ def advise(
     if fleet or run is not None:
         if stray:
             raise typer.BadParameter(f"{stray[0]} is for advice without a run's record; leave it out")
+        if run is None and (url is not None or token_file is not None):
+            raise typer.BadParameter("--fleet reads a database file; leave out --url")
         if fleet and (run is not None or risk is not None or ranks is not None):
             raise typer.BadParameter("--fleet looks at all runs of a database; leave out RUN, --risk and --ranks")
         with plain_errors(db):
             if run is None:
                 _advise_fleet(db, price, json)
             else:
-                _advise_run(run, db, 0.01 if risk is None else risk, ranks, price, json)
+                _advise_run(run, db, url, token_file, 0.01 if risk is None else risk, ranks, price, json)
         return
     if risk is not None or ranks is not None:
         raise typer.BadParameter("--risk and --ranks are for the record of a run; name one")
@@ -191,25 +200,38 @@ def _advise_figures(
         typer.echo(advice_view.interval_words(told, price, "a day"))
 
 
-def _advise_run(run: str, db: Path, risk: float, ranks: str | None, price: float | None, json: bool) -> None:
+def _advise_run(
+    run: str,
+    db: Path,
+    url: str | None,
+    token_file: Path | None,
+    risk: float,
+    ranks: str | None,
+    price: float | None,
+    json: bool,
+) -> None:
     from goodput_analytics.advice_run import advise as advise_run
+    from goodput_analytics.advice_run import checked_ranks, checked_risk
     from goodput_analytics.errors import UnknownRun
     from goodput_collector import advice_view
-    from goodput_collector.commands import fail, unknown_run_words
+    from goodput_collector.commands import collector, fail, unknown_run_words
     from goodput_collector.database import open_database
 
-    if not 0 < risk < 1:
-        raise typer.BadParameter(f"a risk is a ratio between 0 and 1; it is {risk}", param_hint="--risk")
-    at_ranks = [] if ranks is None else _numbers(ranks, int, "--ranks")
-    if any(not 1 <= n <= 10_000_000 for n in at_ranks):
-        raise typer.BadParameter("numbers of ranks are from 1 to 10,000,000", param_hint="--ranks")
-    connection = open_database(db, read_only=True)
+    with _bad_figures():
+        checked_risk(risk)
+        at_ranks = checked_ranks([] if ranks is None else _numbers(ranks, int, "--ranks"))
     try:
-        told = advise_run(connection, run, risk_ratio=risk, at_ranks=at_ranks)
+        if url is not None:
+            with collector(url, token_file) as client:
+                told = client.advice(run, risk_ratio=risk, at_ranks=at_ranks)
+        else:
+            connection = open_database(db, read_only=True)
+            try:
+                told = advise_run(connection, run, risk_ratio=risk, at_ranks=at_ranks)
+            finally:
+                connection.close()
     except UnknownRun as error:
-        fail(unknown_run_words(run, error.known, db))
-    finally:
-        connection.close()
+        fail(unknown_run_words(run, error.known, db if url is None else url))
     if json:
         _print_json(advice_view.run_json(told, price))
     else:

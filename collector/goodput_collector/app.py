@@ -18,6 +18,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from goodput_analytics import AnalyticsError, UnknownRun
+from goodput_analytics.advice_run import checked_ranks, checked_risk
+from goodput_analytics.timeouts import DEFAULT_RISK_RATIO
 from goodput_collector.access import Access
 from goodput_collector.chunks import BODY_MAX_BYTES, Answer, Chunk, check_offset, check_stream, decode
 from goodput_collector.committer import Committer
@@ -77,6 +79,7 @@ class CollectorApp:
                 Route("/v1/batch", writes(self._batch), methods=["POST"]),
                 Route("/v1/runs", reads(self._runs), methods=["GET"]),
                 Route("/v1/runs/{run:path}/report", reads(self._report), methods=["GET"]),
+                Route("/v1/runs/{run:path}/advice", reads(self._advice), methods=["GET"]),
                 Route("/v1/runs/{run:path}/request-checkpoint", writes(self._request_checkpoint), methods=["POST"]),
                 Route("/v1/relations/{name}", reads(self._relation), methods=["GET"]),
                 Route("/v1/preemption-candidates", reads(self._candidates), methods=["GET"]),
@@ -166,6 +169,16 @@ class CollectorApp:
     async def _report(self, request: Request) -> Response:
         report = await run_in_threadpool(self._reports.report, request.path_params["run"])
         return _json(report.as_json())
+
+    async def _advice(self, request: Request) -> Response:
+        risk = request.query_params.get("risk")
+        try:
+            risk_ratio = DEFAULT_RISK_RATIO if risk is None else checked_risk(float(risk))
+            at_ranks = checked_ranks(int(word) for word in request.query_params.get("ranks", "").split(",") if word)
+        except ValueError as error:
+            raise BadRequestError(f"risk or ranks make no sense: {error}.") from error
+        told = await run_in_threadpool(self._reports.advice, request.path_params["run"], risk_ratio, at_ranks)
+        return _json(asdict(told))
 
     async def _relation(self, request: Request) -> Response:
         run = request.query_params.get("run")

@@ -14,7 +14,7 @@ import threading
 import time
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
@@ -25,6 +25,8 @@ import duckdb
 import pyarrow as pa
 
 from goodput_analytics import AnalyticsError, Report, RunSummary, Settings, UnknownRun, runs
+from goodput_analytics.advice_run import RunAdvice, advice_from_relations
+from goodput_analytics.timeouts import DEFAULT_RISK_RATIO
 from goodput_collector.database import open_database
 from goodput_collector.errors import BadRequestError, CollectorUnreachableError, GoodputCollectorError
 from goodput_collector.relations import ROWS_DEFAULT, Window, select
@@ -60,6 +62,9 @@ class Client(Protocol):
 
     def report(self, run: str) -> Report:
         """The breakdown of a run."""
+
+    def advice(self, run: str, *, risk_ratio: float = DEFAULT_RISK_RATIO, at_ranks: Sequence[int] = ()) -> RunAdvice:
+        """How often to save and how long to wait, from a run's own record (`goodput_analytics.advice_run.advise`)."""
 
     def relation(
         self, name: str, run: str, *, from_ns: int | None = None, to_ns: int | None = None, limit: int = ROWS_DEFAULT
@@ -101,6 +106,11 @@ class HttpClient:
     def report(self, run: str) -> Report:
         """See Client."""
         return _built(Report, self._json(f"/v1/runs/{quote(run, safe='')}/report", run=run))
+
+    def advice(self, run: str, *, risk_ratio: float = DEFAULT_RISK_RATIO, at_ranks: Sequence[int] = ()) -> RunAdvice:
+        """See Client."""
+        query = urlencode({"risk": repr(risk_ratio), "ranks": ",".join(map(str, at_ranks))})
+        return _built(RunAdvice, self._json(f"/v1/runs/{quote(run, safe='')}/advice?{query}", run=run))
 
     def relation(
         self, name: str, run: str, *, from_ns: int | None = None, to_ns: int | None = None, limit: int = ROWS_DEFAULT
@@ -205,15 +215,18 @@ class FileClient:
             self._stands = run
             return told.report
 
+    def advice(self, run: str, *, risk_ratio: float = DEFAULT_RISK_RATIO, at_ranks: Sequence[int] = ()) -> RunAdvice:
+        """See Client."""
+        with self._lock:
+            self._have_stand(run)
+            return advice_from_relations(self._con, run, risk_ratio=risk_ratio, at_ranks=at_ranks)
+
     def relation(
         self, name: str, run: str, *, from_ns: int | None = None, to_ns: int | None = None, limit: int = ROWS_DEFAULT
     ) -> Rows:
         """See Client."""
         with self._lock:
-            if self._stands != run:
-                self._stands = None
-                tell(self._con, run, None, Settings())
-                self._stands = run
+            self._have_stand(run)
             table, more = select(self._con, name, Window(from_ns=from_ns, to_ns=to_ns, limit=limit))
             return Rows(table=table, more=more)
 
@@ -235,6 +248,13 @@ class FileClient:
     def close(self) -> None:
         """See Client."""
         self._con.close()
+
+    def _have_stand(self, run: str) -> None:
+        """Has the relations of this run in the connection."""
+        if self._stands != run:
+            self._stands = None
+            tell(self._con, run, None, Settings())
+            self._stands = run
 
 
 def _said(answer: bytes) -> str | None:
@@ -262,10 +282,11 @@ def _typed(hint: Any, value: Any) -> Any:
         return _typed(next(one for one in inside if one is not type(None)), value)
     if origin is tuple:
         return tuple(_typed(inside[0], one) for one in value)
-    if origin is dict:
-        return {key: _typed(inside[1], one) for key, one in value.items()}
+    if origin in (dict, Mapping):
+        # JSON has no keys but strings.
+        return {_typed(inside[0], key): _typed(inside[1], one) for key, one in value.items()}
     if isinstance(hint, type) and is_dataclass(hint):
         return _built(hint, value)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return hint(value)
-    return value
+    return int(value) if hint is int else value

@@ -27,7 +27,8 @@ from goodput_collector.service_commands import SERVICE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goodput_analytics import Report
+    from goodput_analytics import Report, RunSummary
+    from goodput_collector.client import HttpClient
     from goodput_collector.landing import IngestSummary
 
 COMMANDS = typer.Typer(rich_markup_mode=None)
@@ -41,12 +42,20 @@ SCHEMA = 1
 MOST_NAMES = 8
 HTML_GROUP = "goodput.reports"
 HTML_POINTS = 480
+MOST_RUNS = 1_000
 _WHERE_EVENTS_ARE = (
     "`goodput doctor` names the folder that the recorder writes to; what a collector took is in its own database."
 )
 
 Database = Annotated[
     Path, typer.Option("--db", envvar="GOODPUT_DB", help="The database file.", metavar="FILE", show_default=True)
+]
+Url = Annotated[
+    str | None,
+    typer.Option("--url", envvar="GOODPUT_URL", help="A collector's address, instead of a file.", metavar="URL"),
+]
+TokenFile = Annotated[
+    Path | None, typer.Option("--token-file", help="File with the collector's token for reading.", metavar="FILE")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
@@ -78,6 +87,8 @@ def ingest(
 def report(
     run: Annotated[str | None, typer.Argument(help="The run; without it, the runs are listed.", metavar="RUN")] = None,
     db: Database = DEFAULT_DB,
+    url: Url = None,
+    token_file: TokenFile = None,
     json: AsJson = False,
     html: Annotated[
         Path | None, typer.Option("--html", help="Write the report as one HTML file, to mail.", metavar="FILE")
@@ -94,36 +105,83 @@ def report(
         )
     if html is not None and (run is None or json):
         raise typer.BadParameter("name the RUN that the file is about, and leave out --json", param_hint="--html")
+    if url is not None and expected_step_s is not None:
+        raise typer.BadParameter("a collector was told with which settings it computes", param_hint="--expected-step-s")
+    if url is None and token_file is not None:
+        raise typer.BadParameter("a token is for a collector: name one with --url", param_hint="--token-file")
     with plain_errors(db):
-        import goodput_analytics
-        import goodput_analytics.views
-        from goodput_analytics.settings import Settings
+        from goodput_analytics import UnknownRun
         from goodput_collector import report_view
-        from goodput_collector.database import open_database
 
-        connection = open_database(db, read_only=True)
+        if run is None:
+            runs = _runs(db, url, token_file)
+            if json:
+                _print_json({"schema": SCHEMA, "runs": [asdict(one) for one in runs]})
+            else:
+                report_view.print_view(report_view.runs_view(runs), report_view.terminal())
+            return
+        points = HTML_POINTS if html is not None else 0
         try:
-            if run is None:
-                runs = goodput_analytics.runs(connection)
-                if json:
-                    _print_json({"schema": SCHEMA, "runs": [asdict(one) for one in runs]})
-                else:
-                    report_view.print_view(report_view.runs_view(runs), report_view.terminal())
-                return
-            settings = Settings(expected_step_ns=None if expected_step_s is None else round(expected_step_s * NS_PER_S))
-            try:
-                breakdown = goodput_analytics.report(connection, run, settings=settings)
-            except goodput_analytics.UnknownRun as error:
-                fail(unknown_run_words(run, error.known, db))
-            if html is not None:
-                _write_html(html, breakdown, goodput_analytics.views.timeline(connection, most=HTML_POINTS).to_pylist())
-                return
-        finally:
-            connection.close()
-        if json:
+            if url is None:
+                breakdown, timeline = _breakdown(db, run, expected_step_s, points)
+            else:
+                with collector(url, token_file) as client:
+                    breakdown = client.report(run)
+                    timeline = client.relation("view_timeline", run, limit=points).table.to_pylist() if points else []
+        except UnknownRun as error:
+            fail(unknown_run_words(run, error.known, db if url is None else url))
+        if html is not None:
+            _write_html(html, breakdown, timeline)
+        elif json:
             _print_json(breakdown.as_json())
         else:
             report_view.print_view(report_view.report_view(breakdown, time.time_ns()), report_view.terminal())
+
+
+def _runs(db: Path, url: str | None, token_file: Path | None) -> list[RunSummary]:
+    if url is not None:
+        with collector(url, token_file) as client:
+            return client.runs(MOST_RUNS)
+    import goodput_analytics
+    from goodput_collector.database import open_database
+
+    connection = open_database(db, read_only=True)
+    try:
+        return goodput_analytics.runs(connection)
+    finally:
+        connection.close()
+
+
+def _breakdown(db: Path, run: str, expected_step_s: float | None, points: int) -> tuple[Report, list[dict[str, Any]]]:
+    """A run's breakdown from a file, and its timeline in at most so many rows."""
+    import goodput_analytics
+    import goodput_analytics.views
+    from goodput_analytics.settings import Settings
+    from goodput_collector.database import open_database
+
+    settings = Settings(expected_step_ns=None if expected_step_s is None else round(expected_step_s * NS_PER_S))
+    connection = open_database(db, read_only=True)
+    try:
+        breakdown = goodput_analytics.report(connection, run, settings=settings)
+        return breakdown, goodput_analytics.views.timeline(connection, most=points).to_pylist() if points else []
+    finally:
+        connection.close()
+
+
+@contextmanager
+def collector(url: str, token_file: Path | None) -> Iterator[HttpClient]:
+    """A client of the collector at an address."""
+    from goodput_collector.access import read_token
+    from goodput_collector.client import HttpClient
+
+    try:
+        client = HttpClient(url, None if token_file is None else read_token(token_file))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--url") from error
+    try:
+        yield client
+    finally:
+        client.close()
 
 
 def _write_html(file: Path, breakdown: Report, timeline: list[dict[str, Any]]) -> None:
@@ -198,11 +256,13 @@ def fail(message: str) -> NoReturn:
     raise typer.Exit(1)
 
 
-def unknown_run_words(run: str, known: Sequence[str], db: Path) -> str:
+def unknown_run_words(run: str, known: Sequence[str], db: Path | str) -> str:
     """What to say to someone who asked for a run that is not there: the nearest names first."""
     from difflib import get_close_matches
 
     if not known:
+        if isinstance(db, str):
+            return f"the collector at {db} has heard of no run yet"
         return f"{db} holds no run yet: load event files with goodput ingest FILE... --db {db}"
     nearest = get_close_matches(run, known, n=1)
     listed = [*nearest, *(name for name in known if name not in nearest)]

@@ -127,7 +127,7 @@ def _check_place(path: Path, read_only: bool) -> None:
     if str(path).startswith(("http:/", "https:/")):
         raise DatabaseError(
             "--db takes a database file, not a collector's address; ask a collector with "
-            "`curl ADDRESS/v1/runs/RUN/report` (docs/COLLECTOR.md)."
+            "`goodput report RUN --url ADDRESS` (docs/COLLECTOR.md)."
         )
     if read_only and not path.exists():
         raise DatabaseError(
@@ -163,7 +163,7 @@ def _told(name: str, error: duckdb.Error) -> DatabaseError:
         which = f" (pid {holder[1]})" if holder else ""
         return DatabaseLockedError(
             f"{name} is in use by another process{which}; stop that process, or, if it is a collector, ask it: "
-            "`curl http://127.0.0.1:9470/v1/runs/RUN/report`, at the address that it listens on (docs/COLLECTOR.md)."
+            "`goodput report RUN --url http://127.0.0.1:9470`, at the address that it listens on (docs/COLLECTOR.md)."
         )
     if "not a valid DuckDB" in text or "magic bytes" in text:
         return DatabaseError(f"{name} is not a DuckDB database; name another file with --db.")

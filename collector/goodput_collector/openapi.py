@@ -58,6 +58,12 @@ OPENAPI: dict[str, Any] = {
         "/v1/runs/{run}/report": {
             "get": {"parameters": [_RUN], "responses": {"200": _answer("the breakdown"), **_ERRORS}}
         },
+        "/v1/runs/{run}/advice": {
+            "get": {
+                "parameters": [_RUN, _query("risk", "number"), _query("ranks", "string")],
+                "responses": {"200": _answer("how often to save and how long to wait"), **_ERRORS},
+            }
+        },
         "/v1/runs/{run}/request-checkpoint": {
             "post": {
                 "parameters": [_RUN],

@@ -6,13 +6,14 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
 
 from goodput_analytics import AnalyticsError, Report, RunSummary, Settings, UnknownRun
+from goodput_analytics.advice_run import RunAdvice, advice_from_relations
 from goodput_collector.errors import BusyError
 from goodput_collector.relations import Window, named, select
 from goodput_collector.store import Store
@@ -83,6 +84,18 @@ class Reports:
             told = self._fresh(run, relations=True)
             try:
                 return select(self._cursors[told.report.run], name, window)
+            except duckdb.Error:
+                self._forget(told.report.run)
+                raise
+
+    def advice(self, run: str, risk_ratio: float, at_ranks: Sequence[int]) -> RunAdvice:
+        """Advice from a run's own record. Raises UnknownRun, or ValueError for a risk that is none."""
+        with self._lock:
+            told = self._fresh(run, relations=True)
+            try:
+                return advice_from_relations(
+                    self._cursors[told.report.run], told.report.run, risk_ratio=risk_ratio, at_ranks=at_ranks
+                )
             except duckdb.Error:
                 self._forget(told.report.run)
                 raise

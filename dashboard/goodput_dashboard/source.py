@@ -19,6 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from goodput_analytics import AnalyticsError, Report, RunSummary, UnknownRun
+from goodput_analytics.advice_run import RunAdvice
 from goodput_collector.client import FileClient, GoodputCollectorError, HttpClient, open_client
 
 T = TypeVar("T")
@@ -84,6 +85,10 @@ class Source:
     def report(self, run: str) -> Answer[Report]:
         """The breakdown of a run. Raises UnknownRun."""
         return self._ask(("report", run), lambda client: client.report(run))
+
+    def advice(self, run: str) -> Answer[RunAdvice]:
+        """How often to save and how long to wait, from the run's own record. Raises UnknownRun."""
+        return self._ask(("advice", run), lambda client: client.advice(run))
 
     def rows(
         self, name: str, run: str, *, from_ns: int | None = None, to_ns: int | None = None, most: int = 2_000

@@ -70,3 +70,18 @@ QUALITY = {
     "assumed_gpu_s": "GPU time that rests on an assumption: gaps between attempts taken as held, "
     "silence taken for death, work kept without any checkpoint reported.",
 }
+CHANGES = {
+    "async_save": "an asynchronous save",
+    "faster_restart": "a faster restart",
+    "shorter_timeout": "the collective timeout advised below",
+    "all": "all of these",
+}
+WHAT_IFS = "Each change at its own best interval, against the best interval without it."
+TIMEOUT = (
+    "The shortest collective timeout that no legal silence of this run forbids (steps, saves, evaluations), at a "
+    "stated risk of a false abort. Every GPU of the job is held until it ends a hang."
+)
+SCALE = (
+    "A synchronous step takes as long as its slowest rank. The noise seen in this run's ranks, drawn for more of them: "
+    "what a step would take, in steps without noise."
+)

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from loading import loaded
 
 from goodput_analytics import Report, report
+from goodput_analytics.advice_run import advise
 from goodput_analytics.comparison import compare
 from goodput_analytics.fleet import budget, fleet, lost_gpu_s, price_gpu_s
-from goodput_analytics.saving import failure_rate, saving
+from goodput_analytics.saving import saving
 from goodput_analytics.views import VIEWS, at_risk, endings, lateness, places, step_times, timeline, worst_ranks
 from reference.planned import S
 from reference.stories import Story, at
@@ -206,14 +207,15 @@ def test_a_run_compares_with_itself_and_with_a_calm_one(told: tuple[duckdb.DuckD
 def test_the_curve_of_saving_has_its_least_at_the_best_interval(
     told: tuple[duckdb.DuckDBPyConnection, Report],
 ) -> None:
-    _, one = told
-    curve = saving(one)
-    assert curve is not None
+    con, one = told
+    advice = advise(con, one.run)
+    assert advice.interval is not None
+    curve = saving(advice.interval)
     least = min(zip(curve.waste_ratio, curve.interval_s, strict=True))
     assert least[1] == pytest.approx(curve.advice.optimal_s, rel=0.06)
-    assert curve.advice.young_s == pytest.approx(one.checkpoints.young_s)
     assert curve.saved_gpu_s is not None and curve.saved_gpu_s >= 0
-    observed = failure_rate(one)
-    assert observed is not None and observed.mean_s == pytest.approx(one.checkpoints.mtbf_s)
-    assert saving(replace(one, checkpoints=replace(one.checkpoints, mean_blocking_s=None))) is None
-    assert failure_rate(replace(one, incidents=())) is None
+    at = curve.advice.at_actual
+    assert at is not None and curve.saved_gpu_s == pytest.approx(
+        (at.waste_ratio - min(curve.waste_ratio)) * one.allocated_gpu_s, abs=0.01 * one.allocated_gpu_s
+    )
+    assert saving(replace(curve.advice, at_actual=None, actual_s=None)).saved_gpu_s is None

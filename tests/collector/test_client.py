@@ -5,9 +5,11 @@ from pathlib import Path
 import made_streams
 import pytest
 from service_running import Collector
+from typer.testing import CliRunner
 
 from goodput_analytics import Report, RunState, UnknownRun
 from goodput_collector.client import open_client
+from goodput_collector.commands import COMMANDS
 from goodput_collector.database import open_database
 from goodput_collector.errors import BadRequestError, CollectorUnreachableError, DatabaseLockedError
 from goodput_collector.relations import RELATIONS
@@ -36,6 +38,13 @@ def test_http_and_file_say_the_same(tmp_path: Path) -> None:
         client = open_client(collector.url)
         over_http = client.report("by-hand")
         assert over_http.state is RunState.FINISHED and over_http.attempts[0].end_cause == "crash"
+        advice = client.advice("by-hand", risk_ratio=0.05, at_ranks=[3, 4096])
+        assert advice.timeout is not None and advice.saves is not None
+        for wrong in ("risk=2", "risk=x", "ranks=0", "ranks=1,x"):
+            status, said, _ = collector.ask(f"/v1/runs/by-hand/advice?{wrong}")
+            assert status == 400 and b"make no sense" in said
+        with pytest.raises(UnknownRun):
+            client.advice("by-hnad")
         relations = {name: client.relation(name, "by-hand") for name in RELATIONS}
         limited = client.relation("ledger_intervals", "by-hand", limit=2)
         assert limited.more and limited.table.num_rows == 2
@@ -52,6 +61,7 @@ def test_http_and_file_say_the_same(tmp_path: Path) -> None:
         client.report("by-hand")
     file = open_client(collector.db)
     assert without_moment(file.report("by-hand")) == without_moment(over_http)
+    assert file.advice("by-hand", risk_ratio=0.05, at_ranks=[3, 4096]) == advice
     for name, rows in relations.items():
         assert file.relation(name, "by-hand").table.equals(rows.table), name
     assert file.runs() == runs
@@ -94,3 +104,29 @@ def test_a_file_of_an_ingest_can_be_asked(tmp_path: Path) -> None:
     client = open_client(tmp_path / "x.duckdb")
     assert client.runs() == [] and client.preemption_candidates() == []
     client.close()
+
+
+def test_the_commands_ask_a_collector_too(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text("t" * 20)
+    runner = CliRunner()
+
+    def say(*words: str) -> str:
+        done = runner.invoke(COMMANDS, list(words))
+        return str(done.exit_code) + done.output
+
+    with Collector(tmp_path, "--no-spool", "--token-file", tmp_path / "t") as collector:
+        for name, data in made_streams.streams().items():
+            collector.post(f"/v1/streams/{name}?offset=0", data, Authorization="Bearer " + "t" * 20)
+        there = ("--url", collector.url, "--token-file", str(tmp_path / "t"))
+        asked = {words: say(*words, *there) for words in (("report",), ("report", "by-hand"), ("advise", "by-hand"))}
+        assert say("report", "by-hnad", *there).startswith("1goodput: no run 'by-hnad' in http://")
+        assert "needs a token" in say("advise", "by-hand", "--url", collector.url)
+        page = tmp_path / "r.html"
+        assert say("report", "by-hand", "--html", str(page), *there).startswith("0")
+        assert "<svg" in page.read_text() or "by-hand" in page.read_text()
+    for words, said in asked.items():
+        in_file = say(*words, "--db", str(collector.db))
+        # In a report's first line stands the moment: a collector has gone on listening.
+        after = 1 if words[-1] == "by-hand" and words[0] == "report" else 0
+        assert said.startswith("0") and in_file.splitlines()[after:] == said.splitlines()[after:]
+    assert "with --url" in say("report", "--token-file", str(tmp_path / "t"))

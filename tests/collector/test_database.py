@@ -36,7 +36,7 @@ def test_a_database_held_by_another_process_is_said_to_be(tmp_path: Path, file: 
     try:
         assert holder.stdout.readline() == "held\n"
         for read_only in (False, True):
-            with pytest.raises(DatabaseLockedError, match=r"in use by another process \(pid \d+\).*curl http://"):
+            with pytest.raises(DatabaseLockedError, match=r"in use by another process \(pid \d+\).*--url http://"):
                 open_database(db, read_only=read_only)
     finally:
         holder.communicate()
@@ -78,8 +78,8 @@ def test_what_is_no_database_of_ours_is_refused(tmp_path: Path, file: Path) -> N
     for path, read_only, says in (
         (tmp_path, False, "directory"),
         (tmp_path / "none.duckdb", True, "no database"),
-        (Path("http://127.0.0.1:9470"), True, "curl ADDRESS/v1/runs/RUN/report"),
-        (Path("https://collector:9470"), False, "curl ADDRESS/v1/runs/RUN/report"),
+        (Path("http://127.0.0.1:9470"), True, "goodput report RUN --url ADDRESS"),
+        (Path("https://collector:9470"), False, "goodput report RUN --url ADDRESS"),
         (tmp_path / "none" / "g.duckdb", False, "folder"),
         (text, False, "not a DuckDB database"),
         (text, True, "not a DuckDB database"),

@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 import made_runs
 from goodput_analytics import Report, report
+from goodput_analytics.advice_run import advise
 from goodput_analytics.fleet import lost_gpu_s, price_gpu_s
 from goodput_collector.database import open_database
 from goodput_collector.figures import GpuTime, duration, percent
@@ -149,12 +150,27 @@ def test_without_own_work_nobody_is_named(opened: Open) -> None:
 
 def test_checkpoints_tell_young_daly_and_how_sure_that_is(opened: Open, tmp_path: Path) -> None:
     at = opened("checkpoints", made_runs.stormy(), run="stormy")
-    saves = told(tmp_path / "made.duckdb", "stormy").checkpoints
+    con = open_database(tmp_path / "made.duckdb", read_only=True)
+    advice = advise(con, "stormy")
+    con.close()
+    best, timeout = advice.interval, advice.timeout
+    assert best is not None and timeout is not None
     seen = metrics(at)
     assert (seen["Saves"], seen["Each blocks"]) == ("2", "2.00 s")
-    assert (seen["Young advises"], seen["Daly advises"]) == (duration(saves.young_s), duration(saves.daly_s))
-    assert "95% sure" in text(at) and duration(saves.mtbf_s) in text(at)
-    assert list(at.dataframe[0].value["step"]) == [30, 60]
+    assert (seen["Young advises"], seen["Daly advises"]) == (duration(best.young_s), duration(best.daly_s))
+    assert (seen["The best by the model"], seen["In use"]) == (duration(best.optimal_s), duration(best.actual_s))
+    assert seen["Collective timeout advised"] == duration(timeout.timeout_s)
+    assert "95% sure" in text(at) and duration(advice.interruptions.mean_s) in text(at)
+    tables = [one.value for one in at.dataframe]
+    simulated, changes, silences, saves = (
+        next(one for one in tables if name in one) for name in ("interval", "change", "silence", "blocked, s")
+    )
+    assert list(simulated["interval"]) == ["in use", "Young", "Daly", "best"]
+    # A simulated job fares as the model says, but for its first and last chunk.
+    assert list(simulated["simulated, %"]) == pytest.approx(list(simulated["goodput by the model, %"]), abs=2)
+    assert list(changes["points of goodput"]) == [100 * one.gained_ratio for one in best.what_ifs]
+    assert list(silences["asks for, s"]) == [one.timeout_s for one in timeout.kinds]
+    assert list(saves["step"]) == [30, 60]
 
 
 def test_without_a_save_the_page_says_how_to_report_one(opened: Open) -> None:

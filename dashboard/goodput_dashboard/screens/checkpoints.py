@@ -5,12 +5,22 @@ from __future__ import annotations
 import streamlit as st
 
 from goodput_analytics import Report
-from goodput_analytics.saving import failure_rate, saving
+from goodput_analytics.advice_cost import CostModel
+from goodput_analytics.advice_interval import IntervalAdvice
+from goodput_analytics.advice_run import RunAdvice
+from goodput_analytics.saving import saving
+from goodput_analytics.scale import Noise
+from goodput_analytics.simulate import Outcome, simulate
+from goodput_analytics.simulate_job import Job
+from goodput_analytics.timeouts import TimeoutAdvice
 from goodput_dashboard import charts, context, parts, words
 from goodput_dashboard.figures import duration, moment, percent, unit_for
 
 POINTS = 400
 MOST_SAVES = 2_000
+SIMULATED_RUNS = 200
+FAILURES = 100
+"""In a simulated job, about."""
 
 
 def body(report: Report) -> None:
@@ -69,38 +79,190 @@ def body(report: Report) -> None:
 
 
 def _interval(report: Report) -> None:
-    """How often to save, by the run's own saves and failures."""
-    unit = unit_for(report.allocated_gpu_s)
-    saves = report.checkpoints
-    observed = failure_rate(report)
+    """How often to save, how long to wait, and what slow ranks would cost at scale, by the run's own record."""
+    told = context.source().advice(report.run)
+    advice = told.value
     st.markdown("#### How often to save")
-    if observed is None:
-        st.info("No interval can be advised: that takes a save and an unplanned failure, and there was none of these.")
+    if advice is None:
+        st.info(f"There is no advice now: {told.trouble}")
         return
-    sure = "" if observed.low_s is None or observed.high_s is None else (
-        f" With so few the true time between them lies anywhere from {duration(observed.low_s)} to "
-        f"{duration(observed.high_s)} ({observed.confidence_ratio:.0%} sure)."
+    _failures(advice)
+    if advice.interval is None:
+        st.info(_no_interval(advice))
+    else:
+        _best(report, advice, advice.interval)
+    if advice.timeout is not None:
+        _timeout(report, advice, advice.timeout)
+    if advice.noise is not None:
+        _scale(advice.noise)
+
+
+def _failures(advice: RunAdvice) -> None:
+    seen = advice.interruptions
+    apart = ", ".join(
+        f"{count:,} {what if count == 1 else what + 's'}"
+        for count, what in ((advice.planned_stops, "planned stop"), (advice.rollbacks, "rollback"))
+    )
+    if seen.mean_s is None:
+        least = "" if seen.low_s is None else f"; the true time between two is {duration(seen.low_s)} or more"
+        st.markdown(f"No unplanned failure in {duration(seen.exposed_s)} of running{least}. Apart: {apart}.")
+        return
+    sure = "" if seen.low_s is None or seen.high_s is None else (
+        f"{' With so few the' if seen.few else ' The'} true time between them lies anywhere from "
+        f"{duration(seen.low_s)} to {duration(seen.high_s)} ({seen.confidence_ratio:.0%} sure)."
     )  # fmt: skip
+    node = "" if advice.node_mtbf_s is None else f", one in {duration(advice.node_mtbf_s)} per node"
     st.markdown(
-        f"{observed.count:,} unplanned {'failure' if observed.count == 1 else 'failures'}: one in "
-        f"**{duration(saves.mtbf_s)}** of running.{sure}",
+        f"{seen.count:,} unplanned {'failure' if seen.count == 1 else 'failures'}: one in **{duration(seen.mean_s)}** "
+        f"of running{node}.{sure} Apart: {apart}.",
         help=words.MTBF,
     )
-    curve = saving(report)
+
+
+def _no_interval(advice: RunAdvice) -> str:
+    if advice.saves is None:
+        return "No interval can be advised without a save that became durable."
+    if advice.interval_low_s is not None:
+        return (
+            "No interval can be advised without an unplanned failure. Nothing speaks for saving more often than every "
+            f"{duration(advice.interval_low_s)} of work."
+        )
+    return "No interval can be advised: the saves block for no time, or the run was not running yet."
+
+
+def _best(report: Report, advice: RunAdvice, best: IntervalAdvice) -> None:
+    unit = unit_for(report.allocated_gpu_s)
+    curve = saving(best)
     with st.grid(min_column_width=150):
-        st.metric("Young advises", duration(saves.young_s), help=words.YOUNG, border=True)
-        st.metric("Daly advises", duration(saves.daly_s), help=words.DALY, border=True)
-        if curve is not None:
-            st.metric("The best by the model", duration(curve.advice.optimal_s), border=True,
-                      help="The minimum of the curve below: saves, rework, restarts and hangs together.")  # fmt: skip
-            st.metric(f"It would have saved, {unit.short}", unit.number(curve.saved_gpu_s), border=True)
-    if curve is None:
-        return
+        st.metric("Young advises", duration(best.young_s), help=words.YOUNG, border=True)
+        st.metric("Daly advises", duration(best.daly_s), help=words.DALY, border=True)
+        st.metric("The best by the model", duration(best.optimal_s), border=True,
+                  help="The minimum of the curve below: saves, rework, restarts and hangs together.")  # fmt: skip
+        st.metric("In use", duration(best.actual_s), border=True, help="Useful work between two saves, on average.")
+        st.metric(f"It would have saved, {unit.short}", unit.number(curve.saved_gpu_s), border=True)
     parts.chart(charts.saving_curve(curve), "saving", "Expected loss over the interval between saves")
-    low, high = duration(curve.advice.flat_low_s), duration(curve.advice.flat_high_s)
-    used = curve.advice.at_actual
-    now = "" if used is None else f" The interval in use is expected to lose {percent(used.waste_ratio)}."
-    st.caption(f"From {low} to {high} it costs less than one point of goodput more than at the best.{now}")
+    low, high = duration(best.flat_low_s), duration(best.flat_high_s)
+    now = (
+        ""
+        if best.at_actual is None
+        else f" The interval in use is expected to lose {percent(best.at_actual.waste_ratio)}."
+    )
+    unsure = ""
+    if advice.interval_low_s is not None and advice.interval_high_s is not None:
+        unsure = (
+            f" What is known of the failures leaves the best interval between {duration(advice.interval_low_s)} and "
+            f"{duration(advice.interval_high_s)}."
+        )
+    st.caption(f"From {low} to {high} it costs less than one point of goodput more than at the best.{now}{unsure}")
+    st.markdown("##### By the model and simulated")
+    named = [("in use", best.actual_s), ("Young", best.young_s), ("Daly", best.daly_s), ("best", best.optimal_s)]
+    rows = []
+    for name, interval_s in named:
+        if interval_s is not None and interval_s > 0:
+            tried = _simulated(best.model, interval_s)
+            rows.append(
+                {
+                    "interval": name,
+                    "work between saves": duration(interval_s),
+                    "goodput by the model, %": 100 * best.model.shares(interval_s).goodput_ratio,
+                    "simulated, %": 100 * tried.goodput_ratio,
+                    "standard error, points": None if tried.stderr is None else 100 * tried.stderr,
+                }
+            )
+    number = st.column_config.NumberColumn(format="%.1f")
+    parts.table(
+        rows,
+        "simulated",
+        alt="Goodput at some intervals, by the model and simulated",
+        config={
+            "goodput by the model, %": number,
+            "simulated, %": number,
+            "standard error, points": st.column_config.NumberColumn(format="%.2f"),
+        },
+    )
+    if best.what_ifs:
+        st.markdown("##### What else would be worth", help=words.WHAT_IFS)
+        parts.table(
+            [
+                {
+                    "change": words.CHANGES[one.change],
+                    "assumed": one.assumes,
+                    "then save every": duration(one.optimal_s),
+                    "points of goodput": 100 * one.gained_ratio,
+                    unit.short: None if one.gained_gpu_s is None else one.gained_gpu_s / unit.gpu_s,
+                }
+                for one in best.what_ifs
+            ],
+            "what_ifs",
+            alt="What other changes would be worth",
+            config={"points of goodput": number, unit.short: st.column_config.NumberColumn(format="%,.1f")},
+        )
+
+
+@st.cache_data(max_entries=256, show_spinner=False)
+def _simulated(model: CostModel, interval_s: float) -> Outcome:
+    """Jobs with the run's own figures, long enough to fail a hundred times each."""
+    job = Job(
+        useful_s=FAILURES * model.mtbf_s,
+        checkpoint_s=model.checkpoint_s,
+        restart_s=model.restart_s,
+        mtbf_s=model.mtbf_s,
+        write_s=model.write_s,
+        hang_ratio=1.0 if model.hang_s > 0 else 0.0,
+        hang_timeout_s=model.hang_s,
+    )
+    return simulate(job, interval_s, runs=SIMULATED_RUNS, seed=1)
+
+
+def _timeout(report: Report, advice: RunAdvice, timeout: TimeoutAdvice) -> None:
+    unit = unit_for(report.allocated_gpu_s)
+    st.markdown("#### How long to wait", help=words.TIMEOUT)
+    with st.grid(min_column_width=150):
+        st.metric("Collective timeout advised", duration(timeout.timeout_s), border=True)
+        in_use = "hangs now last" if advice.typical_hang_s is not None else "PyTorch's default"
+        st.metric(f"In use: {in_use}", duration(advice.timeout_s), border=True)
+        st.metric("False aborts in 30 days",
+                  "not known" if timeout.risk_ratio is None else f"{timeout.risk_ratio:.3g}", border=True)  # fmt: skip
+        st.metric(f"Saved per hang, {unit.short}", unit.number(advice.saved_per_hang_gpu_s), border=True)
+    seconds = st.column_config.NumberColumn(format="%,.2f")
+    parts.table(
+        [
+            {
+                "silence": one.kind,
+                "seen": one.count,
+                "median, s": one.median_s,
+                "longest, s": one.longest_s,
+                "asks for, s": one.timeout_s,
+                "enough seen": one.risk_known,
+            }
+            for one in timeout.kinds
+        ],
+        "silences",
+        alt="Legal silences, and the timeout that each kind asks for",
+        config=dict.fromkeys(("median, s", "longest, s", "asks for, s"), seconds),
+    )
+
+
+def _scale(noise: Noise) -> None:
+    st.markdown("#### What slow steps would cost at scale", help=words.SCALE)
+    formula = noise.formula_by_ranks
+    parts.table(
+        [
+            {
+                "ranks": ranks,
+                "a step takes": f"{slowdown:.3f} ×",
+                "by the formula": None if formula is None else f"{formula[ranks]:.3f} ×",
+            }
+            for ranks, slowdown in sorted(noise.slowdown_by_ranks.items())
+        ],
+        "scale",
+        alt="What the same noise would make of a step at more ranks",
+        config={"ranks": st.column_config.NumberColumn(format="%,d")},
+    )
+    st.caption(
+        f"{noise.ranks:,} ranks wait for one another here, and a step takes {noise.observed_slowdown:.3f} × what it "
+        f"would without noise; a rank is slow in {percent(noise.slow_ratio)} of its steps."
+    )
 
 
 parts.page(body, context.SELDOM_S)
