@@ -186,7 +186,7 @@ def _best(report: Report, advice: RunAdvice, best: IntervalAdvice) -> None:
             [
                 {
                     "change": words.CHANGES[one.change],
-                    "assumed": one.assumes,
+                    "assumed": None if one.change == "all" else one.assumes,
                     "then save every": duration(one.optimal_s),
                     "points of goodput": 100 * one.gained_ratio,
                     unit.short: None if one.gained_gpu_s is None else one.gained_gpu_s / unit.gpu_s,
