@@ -25,6 +25,7 @@ from service_running import Collector, eventually, goodput
 from goodput_collector.exposition import Family, Kind, page
 from goodput_collector.metrics import COLLECTOR_FAMILIES, FAMILIES, RUN_FAMILIES, MetricOptions
 from goodput_collector.metrics_figures import WINDOWS
+from goodput_collector.metrics_urgent import Waiting
 
 NOW_NS = T0_NS + 80 * S
 GOLDEN = Path(__file__).with_name("metrics_by_hand.prom")
@@ -291,6 +292,13 @@ def test_a_run_that_stands_still_does_not_wait_for_its_turn(watched: Watched, cl
     looked.clear()
     _, values = watched.scrape()
     assert looked[0] == "r1" and values[key("goodput_run_state", run="r1", state="running")] == 1
+    # Who is urgent: who was heard just now, stands still, and was not looked at just now.
+    told_of = watched.board._shown["r1"].told
+    end_ns = told_of.figures.windows_end_ns
+    for after_s, heard_s, still, urgent in ((16, 16, True, True), (15, 15, True, False), (16, 16, False, False),
+                                            (136, 16, True, True), (137, 16, True, False)):  # fmt: skip
+        one = Waiting(told=told_of, heard_ns=end_ns + heard_s * S, still=still)
+        assert one.urgent(end_ns + after_s * S) is urgent, (after_s, heard_s, still)
 
 
 @pytest.mark.parametrize("label", ["run", "job", "instance", "", "a-b", "1a", "__x"])
