@@ -688,3 +688,157 @@ def test_the_first_25_steps_after_the_first_say_what_that_was_too_long() -> None
     now = g.steps(27, 40, now, 1)
     g.stop(now, "finished")
     assert phase_s(told(story), "startup")["warmup"] == 3
+
+
+@pytest.mark.parametrize("granted", [False, True])
+def test_a_run_that_holds_no_gpus_has_an_empty_ledger(granted: bool) -> None:
+    story = Story()
+    plain(story, devices=None if granted else 0)
+    if granted:
+        story.other("scheduler").tell("allocation", at(0), job="job", gpus=0, start_ns=at(0), end_ns=at(13))
+    report = told(story)
+    assert (report["allocated_gpu_s"], report["goodput_ratio"]) == (0, None)
+
+
+def test_a_span_without_an_end_goes_on_to_the_step_with_which_the_run_fell_back() -> None:
+    story = Story()
+    g = story.group(start=0, token="one")
+    g.steps(1, 4, 10)
+    g.span("tidying", 14, None)
+    g.steps(3, 6, 16)
+    g.stop(20, "finished")
+    assert phase_s(told(story), "unattributed") == {"tidying": 2}
+
+
+def test_a_compilation_in_the_first_step_after_a_rollback_is_no_restart() -> None:
+    """It begins with the step: what the rollback cost is the wait before."""
+    story = Story()
+    g = story.group(start=0, token="one")
+    g.steps(1, 4, 10)
+    g.resume(14, 2)
+    g.span("compile", 16, 17)
+    g.step(3, 16, 18)
+    g.steps(4, 6, 18)
+    g.stop(21, "finished")
+    [rollback] = told(story)["incidents"]
+    assert (rollback["cause"], rollback["restart_gpu_s"]) == ("rollback", 2)
+
+
+def test_the_last_step_before_a_rollback_and_the_first_after_it_are_measured_beside_their_spans() -> None:
+    """Rank 1 comes 0.5 s late to both, and has spans of its own in that time."""
+    story = Story()
+    g = story.group(start=0, ranks=2, token="one")
+    now = 10.0
+    for n in [*range(1, 7), *range(4, 9)]:
+        late = 0.5 if (n, now) in ((6, 20), (4, 22)) else 0
+        if late:
+            g.span("upload", now + 0.1, now + 0.3, ranks=[1])
+        g.step(n, now, now + 2, ranks=[0], busy={0: 0.5})
+        g.step(n, now + late, now + 2, ranks=[1], busy={1: 1})
+        now += 2
+    g.stop(now, "finished")
+    assert told(story)["gpu_s"]["straggler"] > 0
+
+
+@pytest.mark.parametrize(("length", "hang"), [(24, None), (25, 17)])
+def test_a_step_hangs_by_the_25_before_and_the_25_after_it(length: float, hang: float | None) -> None:
+    """25 of 4 s and 25 of 12 s: 8 s are typical. Those further away took 1 s and 20 s."""
+    story = Story()
+    g = story.group(start=0, token="one")
+    now = g.steps(1, 40, 10, 1)
+    now = g.steps(41, 65, now, 4)
+    g.step(66, now, now + length)
+    now = g.steps(67, 91, now + length, 12)
+    now = g.steps(92, 120, now, 20)
+    g.stop(now, "finished")
+    assert phase_s(told(story), "hang") == ({} if hang is None else {"step": hang})
+
+
+def test_what_a_rank_said_after_its_attempts_end_is_no_mark_of_it() -> None:
+    """Two of three ranks raised at 30 s; the third had said at 22 s that it was at step 12, which it made after 30 s.
+    In both attempts the clock of rank 2 is 100 s ahead."""
+    story = Story()
+    for n, job in enumerate("ab"):
+        start = 100 * n
+        g = story.group(start=start, ranks=3, token=job, job=job, ahead={2: 100})
+        g.steps(1 + 10 * n, 10 + 10 * n, start + 10)
+        g.tell("heartbeat", start + 21, ranks=[2], step=10 + 10 * n, phase="step")
+        g.tell("heartbeat", start + 22, ranks=[2], step=11 + 10 * n, phase="step")
+        g.tell("heartbeat", start + 23, ranks=[2], step=11 + 10 * n, phase="step")
+        g.stop(start + 30, "exception", ranks=[0, 1])
+        g.steps(11 + 10 * n, 12 + 10 * n, start + 30, ranks=[2])
+        g.stop(start + 33, "exception", ranks=[2])
+    report = told(story)
+    assert [row["last_progress_ns"] for row in report["incidents"]] == [at(22), at(122)]
+
+
+def test_a_rank_that_went_on_after_its_attempts_end_had_not_advanced_by_what_it_made_before() -> None:
+    """Rank 2's heartbeats at 21 s and 22 s tell of steps that it had told of already."""
+    story = Story()
+    g = story.group(start=0, ranks=3, token="one")
+    g.steps(1, 4, 10)
+    g.resume(14, 2)
+    g.steps(3, 10, 14)
+    g.tell("heartbeat", 23, ranks=[2], step=9, phase="step")
+    g.tell("heartbeat", 24, ranks=[2], step=10, phase="step")
+    g.stop(30, "exception", ranks=[0, 1])
+    g.steps(11, 12, 30, ranks=[2])
+    g.stop(33, "exception", ranks=[2])
+    assert told(story)["incidents"][-1]["last_progress_ns"] == at(22)
+
+
+@pytest.mark.parametrize(("rank", "paused"), [(1, False), (0, True)])
+def test_a_run_is_paused_when_every_rank_said_so_last(rank: int, paused: bool) -> None:
+    """Of two ranks, both between steps; then rank 1 says once more that it is in a step, or rank 0 that it is not."""
+    story = Story()
+    g = story.group(start=0, ranks=2, token="one")
+    g.steps(1, 5, 10)
+    g.tell("heartbeat", 16, step=5, phase="between")
+    g.tell("heartbeat", 17, ranks=[rank], step=5, phase="between" if paused else "step")
+    assert told(story, now=60)["state"] == ("paused" if paused else "hung")
+
+
+def test_of_two_spans_that_one_rank_left_open_the_later_is_the_one_that_hung() -> None:
+    story = Story()
+    g = story.group(start=0, token="one")
+    g.steps(1, 5, 10)
+    g.span("outer", 15, None)
+    g.span("inner", 15, None)
+    g.stop(100, "exception")
+    assert phase_s(told(story), "hang") == {"inner": 85}
+
+
+def test_a_span_is_measured_by_its_like_that_ended_by_the_time_it_began() -> None:
+    """One of 40 s ended in the moment in which the open one began: three times that long it may take."""
+    story = Story()
+    g = story.group(start=0, token="one")
+    g.steps(1, 5, 10)
+    g.span("tidying", 15, 55)
+    g.span("tidying", 55, None)
+    g.stop(155, "exception")
+    assert told(story)["gpu_s"]["hang"] == 0
+
+
+def test_the_last_25_steps_say_when_stillness_is_a_hang() -> None:
+    """The last 25 steps: 12 of 10 s, and 13 of 1 s. One more of 10 s stands before them."""
+    story = Story()
+    g = story.group(start=0, token="one")
+    g.step(1, 10, 11)
+    now = g.steps(2, 14, 11, 10)
+    now = g.steps(15, 27, now, 1)
+    g.stop(now + 12, "exception")
+    assert told(story)["gpu_s"]["hang"] == 12
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_an_attempts_first_step_says_nothing_of_what_is_typical(alone: bool) -> None:
+    """Of 30 s in each attempt; the second steps took 1 s. Where an attempt has no second step, those of the others
+    count."""
+    story = Story()
+    for n, job in enumerate("abc"):
+        g = story.group(start=100 * n, token=job, job=job)
+        now = g.steps(1 + 2 * n, 1 + 2 * n, 100 * n + 10, 30)
+        if not (alone and n == 2):
+            now = g.steps(2 + 2 * n, 2 + 2 * n, now)
+        g.stop(now + 12, "exception")
+    assert told(story)["gpu_s"]["hang"] == 3 * 12
