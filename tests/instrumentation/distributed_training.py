@@ -1,4 +1,4 @@
-"""A training of two ranks under torchrun that measures itself: `torchrun ... distributed_training.py ddp|fsdp FOLDER`.
+"""A training of two ranks that measures itself: `distributed_training.py ddp|fsdp FOLDER`.
 
 Each rank leaves what really happened in `FOLDER/truth-RANK.json`: seconds by name, each around the very call.
 """

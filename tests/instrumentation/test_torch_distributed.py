@@ -1,8 +1,9 @@
-"""Two ranks under torchrun: DDP with a slow rank, FSDP2 with distributed checkpoints, against each rank's own clock."""
+"""Two ranks: DDP with a slow rank, FSDP2 with distributed checkpoints, against each rank's own clock."""
 
 from __future__ import annotations
 
 import json
+import socket
 import statistics
 import subprocess
 import sys
@@ -16,16 +17,27 @@ HERE = Path(__file__).parent
 
 
 def launch(what: str, folder: Path, spool: Path) -> list[dict[str, list[float]]]:
-    """Run it on two ranks; what each of them measured."""
-    script = [str(HERE / "distributed_training.py"), what, str(folder)]
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", *script],
-        env=environment(spool, OMP_NUM_THREADS="1"),
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    assert done.returncode == 0, done.stderr
+    """Run it on two ranks; what each of them measured. As a scheduler starts them: other tests have torchrun do it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    group = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(HERE / "distributed_training.py"), what, str(folder)],
+            env=environment(spool, RANK=str(rank), LOCAL_RANK=str(rank), GOODPUT_JOB=what, **group),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in (0, 1)
+    ]
+    try:
+        said = [rank.communicate(timeout=100)[1] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+    assert [rank.returncode for rank in ranks] == [0, 0], said
     return [json.loads((folder / f"truth-{rank}.json").read_text()) for rank in (0, 1)]
 
 
@@ -74,5 +86,6 @@ def test_fsdp_saves_and_goes_on(spool: Path, tmp_path: Path) -> None:
     ]
     assert report["checkpoints"]["count"] == 2
     # Steps 7 and 8 were made twice, on two GPUs.
-    rework_s = sum(Told(spool, 0).step_s()[6:8]) + first[0]["evaluation"][0]
-    assert near(report["gpu_s"]["rework"], 2 * rework_s, share=0.1)
+    rework_s = sum(first[0]["step"][6:8]) + first[0]["evaluation"][0]
+    # On a busy machine a part of that is one rank's wait for the other.
+    assert near(report["gpu_s"]["rework"], 2 * rework_s, least_s=0.05 + report["gpu_s"]["straggler"])
