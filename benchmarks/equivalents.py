@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""Changes of the SQL that cannot change any report, each with the reason. `Mutant.key` says how they are named."""
+"""Changes of the SQL that cannot change any report, nor what lands, each with the reason. `Mutant.key` says how they are named."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ REASONS: dict[str, tuple[str, ...]] = {
         "startup_entries: tions g ON g.job = l.job AND g.start_ns <= l.process_ns GROUP BY l.attempt -> tions g ON g.job = l.job AND g.start_ns < l.process_ns GROUP BY l.attempt",
     ),
     "an interval that begins where the other ends shares no time with it: the piece is empty, and left out": (
+        "span_entries: c ON c.attempt = t.attempt AND c.end_ns > t.steps_end_ns AND c.start_ns < t.decla -> c ON c.attempt = t.attempt AND c.end_ns >= t.steps_end_ns AND c.start_ns < t.decla",
+        "span_entries: .end_ns > t.steps_end_ns AND c.start_ns < t.declared_ns -> .end_ns > t.steps_end_ns AND c.start_ns <= t.declared_ns",
         "startup_entries: ON c.attempt = b.attempt AND c.start_ns < b.started_ns AND c.end_ns > greatest(b. -> ON c.attempt = b.attempt AND c.start_ns <= b.started_ns AND c.end_ns > greatest(b.",
         "startup_entries: c.start_ns < b.started_ns AND c.end_ns > greatest(b.process_ns, b.from_ns) -> c.start_ns < b.started_ns AND c.end_ns >= greatest(b.process_ns, b.from_ns)",
         "tail_entries: c ON c.attempt = e.attempt AND c.end_ns > e.steps_end_ns AND c.start_ns < e.decla -> c ON c.attempt = e.attempt AND c.end_ns >= e.steps_end_ns AND c.start_ns < e.decla",
@@ -84,6 +86,9 @@ REASONS: dict[str, tuple[str, ...]] = {
         "portions: WHERE d.before > 0 AND p.upto < p.c -> WHERE d.before > 0 AND p.upto <= p.c",
     ),
     "no two branches hold at once": (
+        "span_entries: CASE WHEN thrown THEN charged_attempt WHEN unfinished THEN attempt END AS charged_attempt, -> CASE WHEN unfinished THEN attempt WHEN thrown THEN charged_attempt END AS charged_attempt,",
+        "span_entries: CASE WHEN thrown THEN charged_life WHEN unfinished THEN life END AS charged_life, -> CASE WHEN unfinished THEN life WHEN thrown THEN charged_life END AS charged_life,",
+        "tail_entries: WHEN category = 'hang' THEN activity WHEN NOT hung AND category IN ('unattributed', 'startup') THEN activity END, -> WHEN NOT hung AND category IN ('unattributed', 'startup') THEN activity WHEN category = 'hang' THEN activity END,",
         "end_causes: WHEN outcome = 'finished' THEN 'finished' WHEN outcome = 'live' THEN 'live' WHEN coalesce(hung, false) OR silent THE -> WHEN outcome = 'live' THEN 'live' WHEN outcome = 'finished' THEN 'finished' WHEN coalesce(hung, false) OR silent THE",
         "spans: WHEN name = 'checkpoint' THEN 1 WHEN name = 'evaluation' THEN 2 WHEN name IN ('init', 'rendezvous', 'loa -> WHEN name = 'evaluation' THEN 2 WHEN name = 'checkpoint' THEN 1 WHEN name IN ('init', 'rendezvous', 'loa",
         "spans: WHEN name = 'evaluation' THEN 2 WHEN name IN ('init', 'rendezvous', 'load_checkpoint', 'compile', 'data_skip') THEN 3 ELSE 4 -> WHEN name IN ('init', 'rendezvous', 'load_checkpoint', 'compile', 'data_skip') THEN 3 WHEN name = 'evaluation' THEN 2 ELSE 4",
@@ -95,14 +100,21 @@ REASONS: dict[str, tuple[str, ...]] = {
         "spans: CASE WHEN m.stop_ns < b.begin_ns THEN b.begin_ns ELSE m.stop_ -> CASE WHEN m.stop_ns <= b.begin_ns THEN b.begin_ns ELSE m.stop_",
     ),
     "empty entries are left out at the end": (
+        "span_entries: SELECT * FROM divided WHERE end_ns > start_ns -> SELECT * FROM divided WHERE end_ns >= start_ns",
         "window_entries: FROM gp_window_parts WHERE warmup_ns > 0 -> FROM gp_window_parts WHERE warmup_ns >= 0",
         "window_entries: FROM gp_window_parts WHERE hang_ns > 0 -> FROM gp_window_parts WHERE hang_ns >= 0",
     ),
     "a list of none is NULL, so no list has the length 0": (
+        "attempts: CASE WHEN len(bad_ns) > 0 THEN bad_ns[len(bad_ns) // 2 + 1] END -> CASE WHEN len(bad_ns) >= 0 THEN bad_ns[len(bad_ns) // 2 + 1] END",
+        "attempts: coalesce(len(gone_ns) > 0, false) AS seen, -> coalesce(len(gone_ns) >= 0, false) AS seen,",
         "attempts: WHEN len(bad_ns) > 0 OR vanished > 0 OR next_ns IS NOT NUL -> WHEN len(bad_ns) >= 0 OR vanished > 0 OR next_ns IS NOT NUL",
         "attempts: WHEN len(gone_ns) > 0 THEN gone_ns[-1] -> WHEN len(gone_ns) >= 0 THEN gone_ns[-1]",
     ),
     "they are equal where both are known": (
+        "saves: coalesce(s.attempt, m.attempt) AS attempt, coalesce(s.life, m.life) A -> coalesce(m.attempt, s.attempt) AS attempt, coalesce(s.life, m.life) A",
+        "saves: ttempt, m.attempt) AS attempt, coalesce(s.life, m.life) AS life, coalesce(s.step, m.step) AS s -> ttempt, m.attempt) AS attempt, coalesce(m.life, s.life) AS life, coalesce(s.step, m.step) AS s",
+        "saves: lesce(s.life, m.life) AS life, coalesce(s.step, m.step) AS step, -> lesce(s.life, m.life) AS life, coalesce(m.step, s.step) AS step,",
+        "saves: N gp_attempts a ON a.attempt = coalesce(s.attempt, m.attempt) -> N gp_attempts a ON a.attempt = coalesce(m.attempt, s.attempt)",
         "last_lives: SELECT coalesce(s.attempt, t.attempt) AS attempt, greatest(s.life, t.life) A -> SELECT coalesce(t.attempt, s.attempt) AS attempt, greatest(s.life, t.life) A",
     ),
     "before the first window there is none to join": (
@@ -110,6 +122,74 @@ REASONS: dict[str, tuple[str, ...]] = {
     ),
     "beyond its first window the first life always has a step before": (
         "window_times: b.life > 0 AND b.step_before IS NULL AND b.idx > -> b.life >= 0 AND b.step_before IS NULL AND b.idx >",
+    ),
+    "where just half have gone there is none at the place that is asked for: NULL either way": (
+        "attempts: CASE WHEN 2 * len(gone_ns) > ranks THEN gone_ns[ranks // 2 + 1] END -> CASE WHEN 2 * len(gone_ns) >= ranks THEN gone_ns[ranks // 2 + 1] END",
+    ),
+    "in a live attempt nobody ended badly and no more than half have finished: neither of the two is known": (
+        "attempts: WHEN outcome = 'live' THEN greatest($now_ns, process_ns, last_step_ns) WHEN most_said_ns IS NOT NULL OR most_gone_ns IS NOT NULL THEN greatest(most_said_ns, most_gone_ns) WHEN len(gone_ns) > 0 THEN gone_ns[-1] -> WHEN most_said_ns IS NOT NULL OR most_gone_ns IS NOT NULL THEN greatest(most_said_ns, most_gone_ns) WHEN outcome = 'live' THEN greatest($now_ns, process_ns, last_step_ns) WHEN len(gone_ns) > 0 THEN gone_ns[-1]",
+    ),
+    "a cut of no length divides a cover in two of the same name, and holds nothing itself": (
+        "covers: WHERE new_life AND start_ns > begin_ns -> WHERE new_life AND start_ns >= begin_ns",
+    ),
+    "stretches of one run of like spans are told apart or not: they are of one name, category and step, and nothing stands between": (
+        "covers: CT *, sum((reach_ns IS NULL OR begin_ns > reach_ns)::INTEGER) -> CT *, sum((reach_ns IS NULL OR begin_ns >= reach_ns)::INTEGER)",
+        "covers: DER BY kind_rank, run_no DESC, island_no DESC) AS priority -> DER BY kind_rank, run_no DESC, island_no) AS priority",
+        "covers: rank, seq, name, category, step, end_ns) -> rank, seq, name, category, step, end_ns DESC)",
+    ),
+    "both sides are the same number then": (
+        "late_key: CASE WHEN late_ns > 8796093022207 THEN 8796093022207 ELSE l -> CASE WHEN late_ns >= 8796093022207 THEN 8796093022207 ELSE l",
+        "middle_ns: pair[1] + CASE WHEN pair[2] >= pair[1] THEN (pair[2] - pair[1]) // 2 E -> pair[1] + CASE WHEN pair[2] > pair[1] THEN (pair[2] - pair[1]) // 2 E",
+    ),
+    "a life that a boundary begins is never the first": (
+        "life_moments: .part AND g.from_seq = b.seq AND g.life > 0 -> .part AND g.from_seq = b.seq AND g.life >= 0",
+    ),
+    "a part begins with a start or a joined, never with a step": (
+        "agreed_boundaries: ource_id = m.source_id AND r.seq BETWEEN m.from_seq AND m.to_seq -> ource_id = m.source_id AND r.seq BETWEEN 1 + m.from_seq AND m.to_seq",
+    ),
+    "a portion of no step has no time, and is left out of every sum": (
+        "portions: AND f.after_step < w.step AND f.to_step > w.step - w.c -> AND f.after_step < w.step AND f.to_step >= w.step - w.c",
+    ),
+    "suspects are found per attempt, in an order of their own": (
+        "signs: ORDER BY g.attempt, g.rank, g.source_id, g.part -> ORDER BY g.attempt DESC, g.rank, g.source_id, g.part",
+        "signs: ORDER BY g.attempt, g.rank, g.source_id, g.part -> ORDER BY g.attempt, g.rank DESC, g.source_id, g.part",
+        "signs: ORDER BY g.attempt, g.rank, g.source_id, g.part -> ORDER BY g.attempt, g.rank, g.source_id DESC, g.part",
+        "signs: Y g.attempt, g.rank, g.source_id, g.part -> Y g.attempt, g.rank, g.source_id, g.part DESC",
+    ),
+    "a rollback's wait is named restart in either branch": (
+        "span_entries: CASE WHEN restart THEN 'restart' WHEN NOT thrown AND category IN ('startup', 'unattributed', 'hang') THEN name END AS phase, -> CASE WHEN NOT thrown AND category IN ('startup', 'unattributed', 'hang') THEN name WHEN restart THEN 'restart' END AS phase,",
+    ),
+    "what is touched for nothing is measured again, and comes out the same": (
+        "touched_windows: tempt ORDER BY begin_ns, blocking_end_ns -> tempt ORDER BY begin_ns, blocking_end_ns DESC",
+        "touched_windows: FROM gp_spans WHERE blocking_end_ns > begin_ns -> FROM gp_spans WHERE blocking_end_ns >= begin_ns",
+        "touched_windows: CT *, sum((reach_ns IS NULL OR begin_ns > reach_ns)::INTEGER) -> CT *, sum((reach_ns IS NULL OR begin_ns >= reach_ns)::INTEGER)",
+    ),
+    "a longer row of windows: those that the cover does not meet are left out at the end": (
+        "window_covers: ELECT c.*, unnest(range(f.idx, coalesce(t.idx, l.idx) + 1)) AS idx -> ELECT c.*, unnest(range(f.idx, coalesce(l.idx, t.idx) + 1)) AS idx",
+        "window_covers: ON f.attempt = c.attempt AND c.start_ns < f.end_ns -> ON f.attempt = c.attempt AND c.start_ns <= f.end_ns",
+        "window_covers: t ON t.attempt = c.attempt AND c.end_ns <= t.end_ns -> t ON t.attempt = c.attempt AND c.end_ns < t.end_ns",
+        "window_covers: HERE w.begin_ns < c.end_ns AND w.end_ns > c.start_ns -> HERE w.begin_ns < c.end_ns AND w.end_ns >= c.start_ns",
+    ),
+    "of spans that begin together all but the longest add what is left: the sum is the longest's": (
+        "saves: step ORDER BY begin_ns, blocking_end_ns -> step ORDER BY begin_ns, blocking_end_ns DESC",
+    ),
+    "chooses between two ways to the same rows": (
+        "segments: count(*) OVER (PARTITION BY source_id) > 16 AS many, -> count(*) OVER (PARTITION BY source_id) >= 16 AS many,",
+    ),
+    "spares work: what is measured besides is asked for nowhere": (
+        "gap_attempts: pt FROM gp_windows WHERE 2 * busy_ranks < ranks -> pt FROM gp_windows WHERE 2 * busy_ranks <= ranks",
+    ),
+    "a number told again is a later piece of a step, or the first step of a life: of neither is the gap read": (
+        'rank_steps: BETWEEN step - coalesce("count", 1) AND step THEN greatest(start_ns - before_en -> BETWEEN step - coalesce("count", 1) AND -1 + step THEN greatest(start_ns - before_en',
+    ),
+    "a stream's begin stands one byte before its first line": (
+        "carry: n p ASOF JOIN goodput_begins b ON p.pos >= b.pos -> n p ASOF JOIN goodput_begins b ON p.pos > b.pos",
+    ),
+    "what a line says itself is read from it, and what it lacks is what held before it": (
+        "carry: ASOF JOIN marks m ON l.pos >= m.pos; -> ASOF JOIN marks m ON l.pos > m.pos;",
+        "fill: SELECT p.* REPLACE (coalesce(p.run, m.run) AS run, coalesce(p.source, m.source) A -> SELECT p.* REPLACE (coalesce(m.run, p.run) AS run, coalesce(p.source, m.source) A",
+        "fill: coalesce(p.run, m.run) AS run, coalesce(p.source, m.source) AS source) -> coalesce(p.run, m.run) AS run, coalesce(m.source, p.source) AS source)",
+        "fill: FROM plain p ASOF JOIN marks m ON p.pos >= m.pos; -> FROM plain p ASOF JOIN marks m ON p.pos > m.pos;",
     ),
 }
 

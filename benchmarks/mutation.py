@@ -51,6 +51,7 @@ from goodput_analytics import relations  # noqa: E402
 # What is built beside the ledger and the report, by the beginning of its name, and why it is not of this figure.
 OTHER_FIGURES = {
     "advice_": "what to change: asks a ledger that stands, and has figures of its own to be held against",
+    "resume_losses": "whether a resumed training went on as it was: compares losses, and has no GPU-second",
     "metric_": "what /metrics exposes: sums of a ledger that stands",
     "view_": "what the dashboard draws: sums and excerpts of a ledger that stands",
 }

@@ -160,6 +160,9 @@ def test_run_and_source_carry_over_from_the_last_line_that_names_them() -> None:
         b"nonsense",
         line(step(11, None, None)),
         line({**progress, "seq": 12}),
+        line(step(13, "s4", "r")),
+        line({**progress, "run": 7, "seq": 14}),
+        line(step(15, None, None)),
     ]
     found = landed([content])
     assert [row[:3] for row in found["steps"]] == [
@@ -168,6 +171,7 @@ def test_run_and_source_carry_over_from_the_last_line_that_names_them() -> None:
         ("r", "s0", 1),
         ("r", "s1", 3),
         ("r", "s4", 10),
+        ("r", "s4", 13),
     ]
     assert [row[:3] for row in found["progress"]] == [("q", "s1", 5), ("r", "s0", 2)]
-    assert len(found["rejected"]) == 7
+    assert len(found["rejected"]) == 9
