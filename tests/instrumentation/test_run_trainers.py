@@ -64,6 +64,7 @@ def test_a_trainer_that_knows_nothing_of_us_is_recorded_whole(trainer: str, spoo
     assert len(told.stops()) == 1
 
 
+@pytest.mark.soak
 def test_a_program_that_only_imports_a_trainer_is_no_training(spool: Path) -> None:
     done = run_under([sys.executable, "-c", "from transformers import Trainer; import lightning.pytorch"], spool)
     assert done.returncode == 0, done.stderr
