@@ -255,7 +255,7 @@ def test_a_save_is_the_first_of_its_kind_once(watched: Watched, clock: Clock) ->
 
 def test_a_run_that_stands_still_does_not_wait_for_its_turn(watched: Watched, clock: Clock, monkeypatch: Any) -> None:
     """With hundreds of runs a round takes minutes: a hang is seen after seconds all the same, and so is its end."""
-    names = [f"r{number}" for number in range(5)]
+    names = [f"r{number}" for number in range(3)]
     seqs = dict.fromkeys(names, 0)
 
     def tell(run: str, **event: Any) -> None:
@@ -286,7 +286,7 @@ def test_a_run_that_stands_still_does_not_wait_for_its_turn(watched: Watched, cl
     for run in names:
         tell(run, kind="heartbeat", step=1, phase="step") if run == hung else step(run)
     watched.scrape()
-    assert looked.count("r1") >= 4 and all(looked.count(run) == 1 for run in names if run != "r1"), looked
+    assert looked.count("r1") >= 3 and all(looked.count(run) == 1 for run in names if run != "r1"), looked
     assert looked.index("r1") <= 1
     hung = ""
     looked.clear()
