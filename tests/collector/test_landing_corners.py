@@ -175,3 +175,10 @@ def test_run_and_source_carry_over_from_the_last_line_that_names_them() -> None:
     ]
     assert [row[:3] for row in found["progress"]] == [("q", "s1", 5), ("r", "s0", 2)]
     assert len(found["rejected"]) == 9
+
+
+def test_steps_of_one_source_in_falling_order_are_linked_in_rising_order() -> None:
+    found = landed([[line(step(seq)) for seq in (5, 4, 3, 0, 1, 2)], [line(step(seq, "s1")) for seq in (1, 0)]])
+    links, blocks, tips = reread(found["steps"])
+    assert [row[7:] for row in found["steps"]] == links
+    assert (found["step_blocks"], found["step_tips"]) == (blocks, tips)
