@@ -16,6 +16,11 @@ from goodput_collector.stage import Carry, Stage
 from goodput_collector.streams import Slice
 
 _STATES_HELD = 200_000
+REJECTED_EACH = 100
+"""Rejected lines of one stream and reason of which the beginning is kept; the others are counted."""
+REJECTED_ALL = 100_000
+"""Rejected lines of which the beginning is kept, in all."""
+_Row = tuple[int, int, str, bytes, bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +214,7 @@ class Intake:
     def _keep_rejected(self, parts: Sequence[Part], ids: Sequence[int], batch: Batch) -> list[Counter[str]]:
         """Puts down what was not taken; how much of it by reason, for each part."""
         counts: dict[int, Counter[str]] = {}
-        rows: list[tuple[int, int, str, bytes, bool]] = []
+        rows: list[_Row] = []
         for fault in batch.faults:
             index = batch.slice_of(fault.pos)
             offset = fault.pos - int(batch.starts[index]) + parts[index].slice.base_bytes
@@ -220,11 +225,58 @@ class Intake:
                 rows.append((ids[index], one.offset_bytes, str(one.reason), one.head, one.pending))
                 counts.setdefault(index, Counter())[str(one.reason)] += 1
         if rows:
-            types = (pa.int32(), pa.int64(), pa.string(), pa.binary(), pa.bool_())
-            names = ("stream_id", "offset_bytes", "reason", "head", "pending")
-            columns = [pa.array(column, type_) for column, type_ in zip(zip(*rows, strict=True), types, strict=True)]
-            self._con.register("goodput_rejected", pa.table(columns, names=list(names)))
-            self._con.execute("INSERT INTO rejected SELECT * FROM goodput_rejected ORDER BY stream_id, offset_bytes")
-            self._con.unregister("goodput_rejected")
+            self._put_down(self._bounded(sorted(rows)))
         nothing: Counter[str] = Counter()
         return [counts.get(index, nothing) for index in range(len(parts))]
+
+    def _bounded(self, rows: Sequence[_Row]) -> list[_Row]:
+        """What of the rejected lines is kept; how many more there were is added up in the database.
+
+        The first of each stream and reason are kept, in the order of the stream, so it makes no difference how they
+        came in batches. An unfinished line is kept: it will go.
+        """
+        con = self._con
+        ids = list({row[0] for row in rows})
+        held: Counter[tuple[int, str]] = Counter()
+        for stream_id, reason, lines in con.execute(
+            "SELECT stream_id, reason, count(*) FROM rejected WHERE NOT pending AND stream_id IN (SELECT unnest(?)) "
+            "GROUP BY ALL",
+            [ids],
+        ).fetchall():
+            held[stream_id, reason] = lines
+        row = one_row(con, "SELECT count(*) FROM rejected")
+        room = REJECTED_ALL - (int(row[0]) if row else 0)
+        kept: list[_Row] = []
+        more: Counter[tuple[int, str]] = Counter()
+        for one in rows:
+            key, pending = (one[0], one[2]), one[4]
+            if not pending and (held[key] >= REJECTED_EACH or room <= 0):
+                more[key] += 1
+                continue
+            kept.append(one)
+            room -= 1
+            if not pending:
+                held[key] += 1
+        if more:
+            keys = list(more)
+            counted = pa.table(
+                {
+                    "stream_id": pa.array([key[0] for key in keys], pa.int32()),
+                    "reason": pa.array([key[1] for key in keys], pa.string()),
+                    "lines": pa.array([more[key] for key in keys], pa.int64()),
+                }
+            )
+            con.register("goodput_more", counted)
+            con.execute(sql_text("rejected_more"))
+            con.unregister("goodput_more")
+        return kept
+
+    def _put_down(self, rows: Sequence[_Row]) -> None:
+        if not rows:
+            return
+        types = (pa.int32(), pa.int64(), pa.string(), pa.binary(), pa.bool_())
+        names = ("stream_id", "offset_bytes", "reason", "head", "pending")
+        columns = [pa.array(column, type_) for column, type_ in zip(zip(*rows, strict=True), types, strict=True)]
+        self._con.register("goodput_rejected", pa.table(columns, names=list(names)))
+        self._con.execute("INSERT INTO rejected SELECT * FROM goodput_rejected ORDER BY stream_id, offset_bytes")
+        self._con.unregister("goodput_rejected")

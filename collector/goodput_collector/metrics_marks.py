@@ -97,7 +97,10 @@ def landed(con: duckdb.DuckDBPyConnection) -> Landed:
     union = " UNION ALL ".join(f"SELECT count(*) AS n FROM {kind.table}" for kind in KINDS.values())
     events = one_row(con, f"SELECT sum(n)::BIGINT FROM ({union})") or (0,)
     again = one_row(con, "SELECT sum(duplicates)::BIGINT, sum(conflicts)::BIGINT FROM delivery") or (0, 0)
-    rejected = con.execute("SELECT reason, count(*) FROM rejected GROUP BY reason").fetchall()
+    rejected = con.execute(
+        "SELECT reason, sum(lines)::BIGINT FROM (SELECT reason, 1 AS lines FROM rejected "
+        "UNION ALL SELECT reason, lines FROM rejected_more) GROUP BY reason"
+    ).fetchall()
     return Landed(
         events=events[0] or 0, duplicates=again[0] or 0, conflicts=again[1] or 0, rejected=dict(rejected)
     )  # fmt: skip

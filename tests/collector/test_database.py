@@ -209,4 +209,4 @@ def test_what_landed_under_version_1_gets_its_blocks_counted(tmp_path: Path, fil
     con = open_database(db, read_only=True)
     assert con.execute("FROM step_blocks ORDER BY ALL").fetchall() == kept
     con.close()
-    assert versions(db) == [1, database.SCHEMA_VERSION]
+    assert versions(db) == list(range(1, database.SCHEMA_VERSION + 1))

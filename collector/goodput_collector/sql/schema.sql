@@ -61,11 +61,13 @@ CREATE TABLE IF NOT EXISTS streams (
     carry_run VARCHAR, carry_source VARCHAR);   -- what carries over to the line at offset_bytes
 -- Which runs a stream brought events of (a rejected line often cannot say its run).
 CREATE TABLE IF NOT EXISTS stream_runs (stream_id INTEGER NOT NULL, run_id INTEGER NOT NULL);
--- Grain: one row per line, or piece of a glued line, that could not be taken.
+-- Grain: one row per line, or piece of a glued line, that could not be taken; the first ones of each stream and reason.
 CREATE TABLE IF NOT EXISTS rejected (
     stream_id INTEGER NOT NULL, offset_bytes BIGINT NOT NULL, reason VARCHAR NOT NULL,
     head BLOB NOT NULL,                -- its first bytes, at most 256
     pending BOOLEAN NOT NULL);         -- the unfinished last line of its stream, replaced when the stream grows
+-- Grain: stream and reason. How many lines more were rejected than are kept in `rejected`.
+CREATE TABLE IF NOT EXISTS rejected_more (stream_id INTEGER NOT NULL, reason VARCHAR NOT NULL, lines BIGINT NOT NULL);
 -- Grain: run. Events that came again: the same (duplicates), or with another content (conflicts).
 CREATE TABLE IF NOT EXISTS delivery (run_id INTEGER, duplicates BIGINT NOT NULL, conflicts BIGINT NOT NULL);
 -- Grain: event that came with several contents, and content other than the one that was kept: as its canonical line.
