@@ -14,6 +14,7 @@ from harmless_training import training
 from recorder_reading import done_steps, of_rank, read_events
 
 from goodput.frozen import FRESH_NS, FreezeProbe
+from goodput.memory import HALF_BYTES
 from goodput.spool import list_sources, recover_dead
 
 COMPUTE = "hashlib.sha256(block).digest()"
@@ -46,7 +47,10 @@ def freeze_a_training(tmp_path: Path, seconds: float) -> None:
         # One that waited for the disk would last until the thaw.
         assert it.longest_s(1) < max(3 * it.longest_s(0), 0.1 * seconds)
         with frozen(place, 20):
+            # A second, and on a busy machine as long as it takes to fill the memory: a line has at least 50 bytes.
+            before = it.told
             time.sleep(1)
+            wait_for("a full memory", lambda: it.told - before > 2 * HALF_BYTES // 50, 12)
             killed = time.monotonic()
             it.process.kill()
             it.process.wait(15)
