@@ -191,6 +191,12 @@ REASONS: dict[str, tuple[str, ...]] = {
         "fill: coalesce(p.run, m.run) AS run, coalesce(p.source, m.source) AS source) -> coalesce(p.run, m.run) AS run, coalesce(m.source, p.source) AS source)",
         "fill: FROM plain p ASOF JOIN marks m ON p.pos >= m.pos; -> FROM plain p ASOF JOIN marks m ON p.pos > m.pos;",
     ),
+    "the event with which the next part begins has another token": (
+        "parts: AND t.seq >= b.seq AND t.seq < coalesce(b.next_seq, 922337203685477580 -> AND t.seq >= b.seq AND t.seq <= coalesce(b.next_seq, 922337203685477580",
+    ),
+    "of two heartbeats at one moment the further one has advanced in either order, and the mark is that moment": (
+        "tails: ource_id, v.part ORDER BY v.ts_ns, v.seq -> ource_id, v.part ORDER BY v.ts_ns, v.seq DESC",
+    ),
 }
 
 EQUIVALENT: dict[str, str] = {key: reason for reason, keys in REASONS.items() for key in keys}

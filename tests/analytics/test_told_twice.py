@@ -56,3 +56,38 @@ def test_five_spans_are_enough_to_tell_one_that_was_too_long() -> None:
         g.stop(now, "finished")
         codes = [finding["code"] for finding in told(story)["findings"]]
         assert codes.count("long_span") == findings
+
+
+def raised(*, again: bool) -> Story:
+    """Two of three ranks raised at 30 s, and the third made more steps after that; before, it had fallen back to step
+    9, or not. At 22 s an agent heard the third say that it was at step 10."""
+    story = Story()
+    g = story.group(start=0, ranks=3, token="one", ahead={2: 100})
+    g.steps(1, 9, 10)
+    if again:
+        g.step(10, 19, 20)
+        g.step(9, 20, 21)
+    story.other("beats").tell("heartbeat", at(122), of="source-03", step=10, phase="step")
+    g.stop(30, "exception", ranks=[0, 1])
+    g.steps(10, 12, 30, ranks=[2])
+    g.stop(33, "exception", ranks=[2])
+    return story
+
+
+def test_a_first_heartbeat_advances_beyond_the_last_step_that_was_made_before_the_end() -> None:
+    """What the rank made after its attempt's end does not count against it, nor what it fell back from."""
+    for again in (False, True):
+        assert told(raised(again=again))["incidents"][-1]["last_progress_ns"] == at(22)
+
+
+def test_a_heartbeat_of_the_step_that_was_told_last_before_a_new_beginning_is_no_progress() -> None:
+    """Rank 1's last word before it began anew was step 10, and so said the heartbeat; rank 2 went on after the end."""
+    story = Story()
+    g = story.group(start=0, ranks=3, token="one")
+    g.steps(1, 10, 10)
+    story.other("beats").tell("heartbeat", at(22), of="source-02", step=10, phase="step")
+    g.stop(30, "exception", ranks=[0, 2])
+    g.steps(11, 12, 30, ranks=[2])
+    g.tell("joined", 40, ranks=[1], attempt_token="two", rank=1, world_size=3)
+    g.steps(11, 12, 41, ranks=[1])
+    assert told(story)["incidents"][0]["last_progress_ns"] == at(20)
