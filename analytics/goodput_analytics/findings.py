@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from goodput_analytics.model import Category, Checkpoints, Finding, Incident, Quality, Straggler
 from goodput_analytics.settings import NS_PER_S
+
+if TYPE_CHECKING:  # it needs numpy, which a report without findings of this kind does not
+    from goodput_analytics.step_changes import StepChange
 
 NOTEWORTHY_RATIO = 0.01
 """A loss below this share of the allocation is not worth a sentence, unless something is wrong with the data."""
@@ -30,6 +33,8 @@ class Evidence:
     long_spans: Sequence[Mapping[str, Any]]
     stillness: Mapping[str, Any] | None = None
     resume_losses: Sequence[Mapping[str, Any]] = ()
+    step_change: StepChange | None = None
+    slow_node: Mapping[str, Any] | None = None
 
     def phase(self, category: Category, phase: str) -> float:
         return self.phases_gpu_s.get(category, {}).get(phase, 0.0)
@@ -75,6 +80,8 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
         *_straggler(evidence),
         *_shares(evidence),
         *_common_slowdown(evidence),
+        *_slower_steps(evidence),
+        *_slow_node(evidence),
         *_resume_discontinuity(evidence),
         *_data(evidence),
     ]
@@ -256,6 +263,58 @@ def _common_slowdown(e: Evidence) -> Iterator[Finding]:
         says=f"In {s['windows']:,} of {s['all_windows']:,} steps more than half of the ranks were late.",
         evidence=f"More than half took over 1.2 times the run's usual {span(s['typical_ns'] / NS_PER_S)} of own work.",
         next="Look for what the ranks share: power caps, cooling, storage, network, longer batches.",
+    )
+
+
+def _slower_steps(e: Evidence) -> Iterator[Finding]:
+    change = e.step_change
+    if change is None:
+        return
+    longer = f"{100 * change.change_ratio:.{1 if change.change_ratio < 0.1 else 0}f} % longer"
+    if change.lasts:
+        says = f"From step {change.step:,} on steps take {longer}: {hours(change.extra_gpu_s)} so far."
+    else:
+        says = f"From step {change.step:,} to {change.until_step:,} steps took {longer}: {hours(change.extra_gpu_s)}."
+    since = datetime.fromtimestamp(change.since_ns / NS_PER_S, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    first = ", with a new attempt" if change.new_attempt else ""
+    evidence = (
+        f"It began at {since} UTC{first}: {span(change.before_s)} before, {span(change.after_s)} after; "
+        f"{change.part} grew most."
+    )
+    then = {
+        "data_wait": "Look at the input since then: other files, a fuller or slower storage, fewer loader workers.",
+        "unattributed": "Look at what the loop does between steps since then, and declare it.",
+        "straggler": "See the ranks' lateness around that time: nobody is the slowest more often than chance has it.",
+    }.get(change.part, "Look for what all ranks share since then: power caps, cooling, the network, longer batches.")
+    if change.slowest_ratio is not None:
+        rank = f"rank {change.rank}" if change.rank is not None else ""
+        node = f"node {change.node}" if change.node is not None else ""
+        who = f"{rank} on {node}" if rank and node else rank or node
+        evidence += f" From then on {who} is the slowest in {100 * change.slowest_ratio:.0f} % of steps."
+        then = (
+            f"See what happened to {node or rank} at that time; test it alone, and take it out if it is slow there too."
+        )
+    yield Finding(code="slower_steps", gpu_s=change.extra_gpu_s, says=says, evidence=evidence, next=then)
+
+
+def _slow_node(e: Evidence) -> Iterator[Finding]:
+    node = e.slow_node
+    if node is None:
+        return
+    waited = float(node["waited_gpu_s"])
+    evidence = (
+        f"It was in {100 * node['slowest_ratio']:.0f} % of the steps that waited; chance has "
+        f"{100 * node['expected_ratio']:.0f} %."
+    )
+    if node["one_device"] is not None:
+        evidence += f" Nearly always it was its device {node['one_device']}."
+    yield Finding(
+        code="slow_node",
+        gpu_s=waited,
+        says=f"Node {node['node']} was the slowest in {several(node['attempts'], 'attempt')}, "
+        f"whichever ranks ran on it: {hours(waited)}.",
+        evidence=evidence,
+        next="Restarts do not cure it: exclude the node from the next one, and test it alone.",
     )
 
 

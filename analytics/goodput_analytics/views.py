@@ -13,6 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from goodput_analytics.relations import parameters, sql
+from goodput_analytics.step_changes import step_changes
 
 MOST_POINTS = 2_000
 """Points that a view has at most: a screen is not wider."""
@@ -20,6 +21,8 @@ MOST_ROWS = 128
 """Ranks that are told apart in a picture."""
 MOST_STEPS = 1_000
 """Steps whose ranks are looked at one by one."""
+MOST_RANKS = 256
+"""Rows of a view that lists suspects."""
 MOST_LISTED = 20_000
 """Rows of a view that lists things."""
 
@@ -61,6 +64,7 @@ worst_ranks = _view("view_worst_ranks", 16)
 step_times = _view("view_step_times")
 endings = _view("view_endings", MOST_LISTED)
 places = _view("view_places", MOST_LISTED)
+suspects = _view("view_suspects", MOST_RANKS)
 
 VIEWS: dict[str, View] = {
     "view_timeline": timeline,
@@ -70,5 +74,7 @@ VIEWS: dict[str, View] = {
     "view_step_times": step_times,
     "view_endings": endings,
     "view_places": places,
+    "view_suspects": suspects,
+    "view_step_changes": step_changes,
 }
 """By the name under which they are asked for."""
