@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from goodput_analytics.advice import daly_s, young_s
 from goodput_analytics.errors import LedgerError
-from goodput_analytics.findings import Evidence, find
+from goodput_analytics.findings import NOTEWORTHY_RATIO, Evidence, find
 from goodput_analytics.ledger import Ledger, build
 from goodput_analytics.model import (
     Attempt,
@@ -24,6 +24,14 @@ from goodput_analytics.model import (
 from goodput_analytics.relations import rows, run_sql
 from goodput_analytics.settings import NS_PER_S, Settings
 from goodput_analytics.suspects import Sign, suspect_ranks
+
+if TYPE_CHECKING:
+    from goodput_analytics.step_changes import StepChange
+
+LEAST_WINDOWS = 32
+"""Windows below which nobody looks for a change of the step time."""
+ONE_DEVICE_RATIO = 0.8
+"""From this share of a node's slowest steps on its busiest device is told of alone."""
 
 RELATIONS = (
     "totals",
@@ -100,6 +108,10 @@ def _report(con: duckdb.DuckDBPyConnection, run: str, now_ns: int | None, settin
         stillness=_stillness(con),
         long_spans=rows(con, "SELECT * FROM gp_long_spans ORDER BY longest_ns DESC"),
         resume_losses=rows(con, "SELECT * FROM gp_resume_losses"),
+        step_change=_step_change(con, NOTEWORTHY_RATIO * _s(allocated_ns)),
+        slow_node=_slow_node(con)
+        if gpu_s[Category.STRAGGLER] >= NOTEWORTHY_RATIO * _s(allocated_ns) > 0 and _named_again(con)
+        else None,
     )
     told = Report(
         run=run,
@@ -297,6 +309,50 @@ def _stillness(con: duckdb.DuckDBPyConnection) -> dict[str, Any] | None:
         return None
     row = found[0]
     return {"activity": row["activity"], "mark_ns": row["mark_ns"], "still_s": _s(row["still_ns"])}
+
+
+def _step_change(con: duckdb.DuckDBPyConnection, floor_gpu_s: float) -> StepChange | None:
+    """The change to longer steps that cost most, if it cost that much. Where the number of ranks changed with it, a
+    step is another thing, and it is none."""
+    if con.execute("SELECT count(*) FROM gp_window_parts").fetchall()[0][0] < LEAST_WINDOWS:
+        return None
+    # Only here: a short run's report needs no numpy.
+    from goodput_analytics.step_changes import find_changes, name_slowest
+
+    found = find_changes(con)
+    begun: list[int | None] = [None, *(change.since_ns for change in found)]
+    slower = [
+        (change, from_ns)
+        for change, from_ns in zip(found, begun, strict=False)
+        if change.ranks == change.ranks_before and change.extra_gpu_s >= floor_gpu_s and change.change_ratio > 0
+    ]
+    if not slower:
+        return None
+    change, from_ns = max(slower, key=lambda one: one[0].extra_gpu_s)
+    return name_slowest(con, change, from_ns)
+
+
+def _named_again(con: duckdb.DuckDBPyConnection) -> bool:
+    """Whether ranks of one node were named in more than one attempt."""
+    query = (
+        "SELECT 1 FROM gp_named_ranks n JOIN gp_members m ON m.attempt = n.attempt AND m.rank = n.rank "
+        "WHERE m.node IS NOT NULL GROUP BY m.node HAVING count(DISTINCT n.attempt) > 1 LIMIT 1"
+    )
+    return bool(con.execute(query).fetchall())
+
+
+def _slow_node(con: duckdb.DuckDBPyConnection) -> dict[str, Any] | None:
+    """The node that was the slowest in more than one attempt and cost most; `one_device`: the device of it that was
+    nearly always the one."""
+    from goodput_analytics.views import suspects
+
+    told: list[dict[str, Any]] = suspects(con).to_pylist()
+    nodes = [row for row in told if row["grain"] == "node" and row["lasting"] and row["attempts"] > 1]
+    if not nodes:
+        return None
+    devices = [row["device"] for row in told if row["grain"] == "device" and row["node"] == nodes[0]["node"]]
+    alone = devices and (nodes[0]["one_device_ratio"] or 0) >= ONE_DEVICE_RATIO
+    return nodes[0] | {"one_device": devices[0] if alone else None}
 
 
 def _state(con: duckdb.DuckDBPyConnection, ledger: Ledger, settings: Settings) -> RunState:
