@@ -27,6 +27,9 @@ UNKNOWN_TIMES = 3.0
 _MOST_TAIL = 1_000
 _MOST_SHAPE = 0.9
 _ONE_SIDED_Z = 1.645
+_NO_SHAPE = 1e-6
+_MOST_MISFIT = 1.2
+"""Beyond it a tail is no generalized Pareto distribution; of tails that are, hardly any lies as far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +41,8 @@ class KindOfSilence:
         count: how many were seen.
         median_s, longest_s: how long they were.
         timeout_s: the shortest timeout for this kind at its share of the risk.
-        risk_known: whether there were enough of them to tell; else `timeout_s` is UNKNOWN_TIMES the longest.
+        risk_known: whether there were enough of them to tell, and a tail to tell it by; else `timeout_s` is
+            UNKNOWN_TIMES the longest.
     """
 
     kind: str
@@ -56,7 +60,7 @@ class TimeoutAdvice:
     Attributes:
         timeout_s: the shortest that no kind of silence forbids.
         risk_ratio: the expected number of healthy jobs that it aborts in `over_s` of running; None where a kind of
-            silence is too rare to tell.
+            silence is too rare to tell, or its longest are apart from all others.
         over_s: the time that the risk speaks of.
         kinds: the kinds of silence, the one that asks for most first.
         recovered_stalls_s: stalls that the ledger calls hangs and that ended by themselves; they do not count as legal.
@@ -116,15 +120,15 @@ def advise_timeout(
     kinds = []
     for kind, values in seen.items():
         chance = share / (len(values) / running_s * over_s)  # of each such silence to be cut
-        known = len(values) >= LEAST_SILENCES
+        told = quantile_beyond(values, chance) if len(values) >= LEAST_SILENCES else None
         kinds.append(
             KindOfSilence(
                 kind=kind,
                 count=len(values),
                 median_s=float(values[len(values) // 2]),
                 longest_s=float(values[-1]),
-                timeout_s=quantile_beyond(values, chance) if known else UNKNOWN_TIMES * float(values[-1]),
-                risk_known=known,
+                timeout_s=UNKNOWN_TIMES * float(values[-1]) if told is None else told,
+                risk_known=told is not None,
             )
         )
     kinds.sort(key=lambda k: -k.timeout_s)
@@ -137,13 +141,16 @@ def advise_timeout(
     )
 
 
-def quantile_beyond(ordered: Sequence[float] | Floats, chance: float) -> float:
-    """The value that a further draw exceeds with the probability `chance`, also where that is rarer than was seen.
+def quantile_beyond(ordered: Sequence[float] | Floats, chance: float) -> float | None:
+    """The value that a further draw exceeds with the probability `chance`, also where that is rarer than was seen; None
+    where the greatest values are no tail that could be drawn out.
 
     The tail, the greatest tenth (at least twenty values or the upper half, at most a thousand), is taken for a
     generalized Pareto distribution, fitted by probability-weighted moments (Hosking and Wallis, Technometrics 29,
-    1987). Its shape is held between the exponential's 0, so that nothing is taken to be bounded because it was so far,
-    and 0.9; its scale is raised by what its own uncertainty may be. Never less than the greatest that was seen.
+    1987). Where it plainly is none, as where one step in fifty does something else and takes ten times as long, the
+    greater half of the tail is taken, and so on, down to twenty. To draw the tail out its shape is held between the
+    exponential's 0, so that nothing is taken to be bounded because it was so far, and 0.9; its scale is raised by what
+    its own uncertainty may be. Never less than the greatest that was seen.
 
     Args:
         ordered: the values seen, in order, two at least.
@@ -152,15 +159,34 @@ def quantile_beyond(ordered: Sequence[float] | Floats, chance: float) -> float:
     values = np.asarray(ordered, dtype=np.float64)
     count, longest = values.size, float(values[-1])
     tail = max(min(max(count // 10, LEAST_SILENCES), _MOST_TAIL, count // 2), 1)
-    threshold = float(values[count - tail - 1])
-    over = values[count - tail :] - threshold
-    mean = float(np.mean(over))
-    if mean <= 0:
-        return longest
-    weighted = float(np.mean((tail - np.arange(tail) - 0.5) / tail * over))
-    gap = mean - 2.0 * weighted
-    shape = min(max(2.0 - mean / gap, 0.0), _MOST_SHAPE) if gap > 0 else 0.0
+    while True:
+        threshold = float(values[count - tail - 1])
+        over = values[count - tail :] - threshold
+        mean = float(np.mean(over))
+        if mean <= 0:
+            return longest
+        weighted = float(np.mean((tail - np.arange(tail) - 0.5) / tail * over))
+        gap = mean - 2.0 * weighted
+        shape = min(2.0 - mean / gap, _MOST_SHAPE) if gap > 0 else 0.0
+        if _misfit(over, mean * (1.0 - shape), shape) <= _MOST_MISFIT:
+            break
+        if tail < 2 * LEAST_SILENCES:
+            return None
+        tail //= 2
+    shape = max(shape, 0.0)
     scale = mean * (1.0 - shape) * (1.0 + _ONE_SIDED_Z / math.sqrt(tail))
     rarer = max(tail / count / chance, 1.0)
-    beyond = scale * (math.log(rarer) if shape < 1e-6 else math.expm1(shape * math.log(rarer)) / shape)
+    beyond = scale * (math.log(rarer) if shape < _NO_SHAPE else math.expm1(shape * math.log(rarer)) / shape)
     return max(threshold + beyond, longest)
+
+
+def _misfit(over: Floats, scale: float, shape: float) -> float:
+    """How far values in order are from a generalized Pareto distribution: Kolmogorov's distance, times the root of
+    their number."""
+    excess = over / scale
+    if abs(shape) < _NO_SHAPE:
+        below = -np.expm1(-excess)
+    else:  # with a shape below 0 nothing is greater than -1 / shape
+        below = 1.0 - np.maximum(1.0 + shape * excess, 0.0) ** (-1.0 / shape)
+    steps = np.arange(over.size + 1) / over.size
+    return float(np.max(np.maximum(steps[1:] - below, below - steps[:-1]))) * math.sqrt(over.size)

@@ -96,6 +96,35 @@ def test_a_stall_that_ended_by_itself_is_no_legal_silence() -> None:
     assert a.timeout_s == DEFAULT_TIMEOUT_S
 
 
+def test_steps_told_together_do_not_hide_the_longest() -> None:
+    rng = random.Random(1)
+    life = Life(shape=Shape(ranks=2, busy=False))
+    life.launch()
+    for _ in range(400):
+        if rng.random() < 1 / 40:
+            life.gap(14 * S)
+        life.plain(1)
+    life.finish(0, 0)
+    together = [
+        event | {"count": 20} if event["kind"] == "step" else event
+        for event in life.events
+        if event["kind"] != "step" or event["step"] % 20 == 0
+    ]
+    one_untold = [e for e in life.events if e["kind"] != "step" or e["step"] != 200]
+    with loaded(life.events) as con:
+        alone = advise(con, life.run).timeout
+    with loaded(one_untold) as con:
+        missing = advise(con, life.run).timeout
+    with loaded(together) as con:
+        a = advise(con, life.run).timeout
+    assert alone is not None and a is not None and missing is not None
+    assert alone.kinds[0].longest_s == 15
+    # The mean of the twenty is below three seconds; a timeout may not be less than the longest of them.
+    assert a.timeout_s >= a.kinds[0].longest_s >= 15 + 19
+    # A window of two steps, one of which nobody told of, tells nothing of either.
+    assert (missing.kinds[0].count, missing.kinds[0].longest_s) == (alone.kinds[0].count - 2, 15)
+
+
 def test_without_an_interruption_there_is_only_a_lower_end() -> None:
     life = Life(shape=Shape())
     life.launch()
