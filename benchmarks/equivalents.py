@@ -86,6 +86,9 @@ REASONS: dict[str, tuple[str, ...]] = {
         "portions: WHERE d.before > 0 AND p.upto < p.c -> WHERE d.before > 0 AND p.upto <= p.c",
     ),
     "no two branches hold at once": (
+        "macros: WHEN x IS NULL OR NOT gp_is_number(x) THEN NULL WHEN regexp_full_match(x, '-?[0-9]+') THEN TRY_CAST(x AS BIGINT) WHEN TRY_CAST(x AS DOUBLE) = floor(TRY_C -> WHEN regexp_full_match(x, '-?[0-9]+') THEN TRY_CAST(x AS BIGINT) WHEN x IS NULL OR NOT gp_is_number(x) THEN NULL WHEN TRY_CAST(x AS DOUBLE) = floor(TRY_C",
+        "macros: CASE WHEN gp_is_text(x) THEN gp_text(x) WHEN gp_is_number(x) THEN coalesce(CAST(gp_integer(x) AS VARCHAR), x) END; -> CASE WHEN gp_is_number(x) THEN coalesce(CAST(gp_integer(x) AS VARCHAR), x) WHEN gp_is_text(x) THEN gp_text(x) END;",
+        "macros: REPLACE TEMP MACRO gp_flag(x) AS CASE x WHEN 'true' THEN true WHEN 'false' THEN false END; -> REPLACE TEMP MACRO gp_flag(x) AS CASE x WHEN 'false' THEN false WHEN 'true' THEN true END;",
         "span_entries: CASE WHEN thrown THEN charged_attempt WHEN unfinished THEN attempt END AS charged_attempt, -> CASE WHEN unfinished THEN attempt WHEN thrown THEN charged_attempt END AS charged_attempt,",
         "span_entries: CASE WHEN thrown THEN charged_life WHEN unfinished THEN life END AS charged_life, -> CASE WHEN unfinished THEN life WHEN thrown THEN charged_life END AS charged_life,",
         "tail_entries: WHEN category = 'hang' THEN activity WHEN NOT hung AND category IN ('unattributed', 'startup') THEN activity END, -> WHEN NOT hung AND category IN ('unattributed', 'startup') THEN activity WHEN category = 'hang' THEN activity END,",
@@ -196,6 +199,28 @@ REASONS: dict[str, tuple[str, ...]] = {
     ),
     "of two heartbeats at one moment the further one has advanced in either order, and the mark is that moment": (
         "tails: ource_id, v.part ORDER BY v.ts_ns, v.seq -> ource_id, v.part ORDER BY v.ts_ns, v.seq DESC",
+    ),
+    "a kind that is no text is looked up nowhere: no two branches hold at once": (
+        "heads: ELSE coalesce( gp_text_fault(o.kind), CASE WHEN NOT list_contains($kinds, gp_text(o.kind)) THEN 'unknown_kind' END, -> ELSE coalesce(CASE WHEN NOT list_contains($kinds, gp_text(o.kind)) THEN 'unknown_kind' END, gp_text_fault(o.kind),",
+    ),
+    "the careful way, and it links the same": (
+        "in_order: SELECT (count(*) FILTER (NOT coalesce(follows, false)) = (SELECT count(*) FROM batch_tips) -> SELECT (count(*) FILTER (NOT coalesce(false, follows)) = (SELECT count(*) FROM batch_tips)",
+    ),
+    "no event is staged twice": (
+        "in_order: AND count(*) FILTER (follows AND seq <= last_seq) = 0)::INTEGER -> AND count(*) FILTER (follows AND seq < last_seq) = 0)::INTEGER",
+    ),
+    "an event that came once is its own only copy": (
+        "repeated_keys: GROUP BY source_id, seq HAVING count(*) > 1 -> GROUP BY source_id, seq HAVING count(*) >= 1",
+    ),
+    "no landed event is staged again; where one gives way its source is unlinked already": (
+        "tips: WHERE t.seq >= b.min_seq; -> WHERE t.seq > b.min_seq;",
+    ),
+    "of NULL nothing is asked: it is neither a number nor none": (
+        "macros: WHEN x IS NULL THEN NULL WHEN NOT gp_is_number(x) THEN 'wrong_type' WHEN NOT regexp_full_match(x, '-?[0-9]+' -> WHEN NOT gp_is_number(x) THEN 'wrong_type' WHEN x IS NULL THEN NULL WHEN NOT regexp_full_match(x, '-?[0-9]+'",
+        "macros: WHEN x IS NULL THEN NULL WHEN NOT gp_is_number(x) THEN 'wrong_type' WHEN TRY_CAST(x AS DOUBLE) IS NULL OR NO -> WHEN NOT gp_is_number(x) THEN 'wrong_type' WHEN x IS NULL THEN NULL WHEN TRY_CAST(x AS DOUBLE) IS NULL OR NO",
+    ),
+    "both branches say the same": (
+        "macros: WHEN NOT gp_is_number(x) THEN 'wrong_type' WHEN NOT regexp_full_match(x, '-?[0-9]+') AND TRY_CAST(x AS DOUBLE) <> floor(TRY_CAST(x AS DOUBLE)) THEN 'wrong_type' WHEN gp_integer(x) IS NULL OR gp_integer -> WHEN NOT regexp_full_match(x, '-?[0-9]+') AND TRY_CAST(x AS DOUBLE) <> floor(TRY_CAST(x AS DOUBLE)) THEN 'wrong_type' WHEN NOT gp_is_number(x) THEN 'wrong_type' WHEN gp_integer(x) IS NULL OR gp_integer",
     ),
 }
 

@@ -32,7 +32,7 @@ from goodput_collector.database import sql_text  # noqa: E402
 SQL = ROOT / "collector" / "goodput_collector" / "sql"
 TESTS = [
     ROOT / "tests" / "collector" / f"{name}.py"
-    for name in ("test_landing_corners", "test_landing", "test_landing_properties", "test_store")
+    for name in ("test_landing_values", "test_landing_corners", "test_landing", "test_landing_properties", "test_store")
 ]
 # Not of this figure, and why.
 OTHER_FIGURES = {

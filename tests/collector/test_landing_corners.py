@@ -177,8 +177,58 @@ def test_run_and_source_carry_over_from_the_last_line_that_names_them() -> None:
     assert len(found["rejected"]) == 9
 
 
-def test_steps_of_one_source_in_falling_order_are_linked_in_rising_order() -> None:
-    found = landed([[line(step(seq)) for seq in (5, 4, 3, 0, 1, 2)], [line(step(seq, "s1")) for seq in (1, 0)]])
+@pytest.mark.parametrize(
+    "told",
+    [
+        [[step(seq) for seq in (5, 4, 3, 0, 1, 2)], [step(seq, "s1") for seq in (1, 0)]],
+        [[step(1), step(0), step(2, "s1")]],
+        [[step(1), step(0), step(2, "s0", "q")]],
+    ],
+)
+def test_steps_in_falling_order_are_linked_in_rising_order(told: list[list[dict[str, Any]]]) -> None:
+    """Of one source, and where a source or a run follows that has but one."""
+    found = landed([[line(event) for event in content] for content in told])
     links, blocks, tips = reread(found["steps"])
     assert [row[7:] for row in found["steps"]] == links
     assert (found["step_blocks"], found["step_tips"]) == (blocks, tips)
+
+
+def test_only_the_run_whose_content_lost_has_a_conflict() -> None:
+    """One event is told in two runs; the smaller line is that of run q."""
+    assert landed([[line(step(0, "s0", "r")), line(step(0, "s0", "q"))]])["delivery"] == [("r", 0, 1)]
+
+
+def test_a_content_that_lost_before_is_a_duplicate_when_it_comes_again() -> None:
+    """And so says each delivery by itself: the first content, a conflict, and twice the same as one before."""
+    first, other = line(step(4, step=4)), line(step(4, step=6))
+    con = open_database(":memory:")
+    counts = []
+    with tempfile.TemporaryDirectory() as folder:
+        for number, content in enumerate((first, other, other, first, line(step(5)) + b"\n" + other)):
+            path = Path(folder, f"{number}.jsonl")
+            path.write_bytes(content + b"\n")
+            told = Landing(con).take([path])
+            counts.append((told.events, told.duplicates, told.conflicts))
+    assert state(con.execute)["delivery"] == [("r", 3, 1)]
+    con.close()
+    assert [row[1:] for row in counts] == [(0, 0), (0, 1), (1, 0), (1, 0), (1, 0)]
+
+
+def test_a_file_that_grows_goes_on_where_it_was_left_and_another_stays_as_it_was() -> None:
+    """Both end in a torn line; one of them goes on."""
+    con = open_database(":memory:")
+    with tempfile.TemporaryDirectory() as folder:
+        grows, stays = Path(folder, "grows.jsonl"), Path(folder, "stays.jsonl")
+        whole = line(step(0)) + b"\n" + line(step(1)) + b"\n"
+        grows.write_bytes(whole[:-9])
+        stays.write_bytes(line(step(0, "s1")) + b"\n" + b'{"kind"')
+        Landing(con).take([grows, stays])
+        assert [row[2] for row in state(con.execute)["rejected"]] == [True, True]
+        grows.write_bytes(whole)
+        Landing(con).take([grows])
+        found = state(con.execute)
+        offsets = con.execute("SELECT offset_bytes FROM streams ORDER BY offset_bytes").fetchall()
+    con.close()
+    assert [row[:3] for row in found["step"]] == [("r", "s0", 0), ("r", "s0", 1), ("r", "s1", 0)]
+    assert [row[2] for row in found["rejected"]] == [True]
+    assert offsets == sorted([(len(whole),), (len(line(step(0, "s1"))) + 1,)])
