@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from loading import loaded
+from loading import QUICK, loaded
 from numpy.typing import NDArray
 
 from goodput_analytics import report
@@ -53,13 +54,14 @@ def steps_of(*parts: Part) -> Iterator[duckdb.DuckDBPyConnection]:
     now_ns = number = 0
     for attempt, part in enumerate(parts):
         steps, ranks = part.own_s.shape
+        highest = part.own_s.max(axis=1)
         lowest = np.partition(part.own_s, -(-ranks // 4) - 1, axis=1)[:, -(-ranks // 4) - 1]
-        ends = now_ns + np.cumsum(((part.own_s.max(axis=1) + OTHERS_S) * S).astype(np.int64))
+        ends = now_ns + np.cumsum(((highest + OTHERS_S) * S).astype(np.int64))
         begins = np.concatenate([[now_ns], ends[:-1]])
         filled: dict[str, Any] = {
             "attempt": np.full(steps, attempt), "idx": np.arange(steps), "step": number + 1 + np.arange(steps),
             "c": np.ones(steps, np.int64), "begin_ns": begins, "end_ns": ends, "net_ns": ends - begins,
-            "straggler_ns": ((part.own_s.max(axis=1) - lowest) * S).astype(np.int64),
+            "straggler_ns": ((highest - lowest) * S).astype(np.int64),
             "latest_rank": part.own_s.argmax(axis=1), "late_ranks": np.full(steps, ranks),
             "ranks": np.full(steps, ranks), "applied": np.full(steps, True),
         }  # fmt: skip
@@ -75,17 +77,25 @@ def steps_of(*parts: Part) -> Iterator[duckdb.DuckDBPyConnection]:
     starts["source_id"] = members["source_id"]
     starts["seq"] = [0] * len(members["rank"])
     gpus = {"attempt": list(range(len(parts))), "gpus": [part.own_s.shape[1] for part in parts]}
-    with duckdb.connect(":memory:") as con:
-        con.execute("SET threads = 1")
-        for name, columns in {
-            "gp_window_parts": {column: np.concatenate(told) for column, told in windows.items()},
-            "gp_members": members,
-            "ev_start": starts,
-            "gp_attempts": gpus,
-        }.items():
-            con.register("handed_in", pa.table(columns))
-            con.execute(f"CREATE TABLE {name} AS FROM handed_in")
-        yield con
+    con = connection()
+    for name, columns in {
+        "gp_window_parts": {column: np.concatenate(told) for column, told in windows.items()},
+        "gp_members": members,
+        "ev_start": starts,
+        "gp_attempts": gpus,
+    }.items():
+        con.register("handed_in", pa.table(columns))
+        con.execute(f"CREATE OR REPLACE TABLE {name} AS FROM handed_in")
+    yield con
+
+
+@cache
+def connection() -> duckdb.DuckDBPyConnection:
+    """A database for all runs of this kind, one after another."""
+    con = duckdb.connect(":memory:")
+    for statement in QUICK:
+        con.execute(statement)
+    return con
 
 
 WINDOWS = dict.fromkeys(
