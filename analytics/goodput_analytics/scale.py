@@ -16,6 +16,7 @@ SLOW_FROM_RATIO = 1.2
 LEAST_STEPS = 30
 MOST_RANKS = 10_000_000
 MOST_STEPS = 10_000_000
+MOST_FACTOR = 1e9
 
 
 def _check(ranks: int, slow_ratio: float, slow_factor: float) -> None:
@@ -23,8 +24,8 @@ def _check(ranks: int, slow_ratio: float, slow_factor: float) -> None:
         raise ValueError(f"ranks must be from 1 to {MOST_RANKS:,}; it is {ranks}")
     if not 0 <= slow_ratio <= 1:
         raise ValueError(f"the share of slow steps must be a ratio from 0 to 1; it is {slow_ratio}")
-    if not (math.isfinite(slow_factor) and slow_factor >= 1):
-        raise ValueError(f"a slow step must take 1 time a normal one or more; it is {slow_factor}")
+    if not 1 <= slow_factor <= MOST_FACTOR:
+        raise ValueError(f"a slow step must take from 1 to {MOST_FACTOR:.0e} times a normal one; it is {slow_factor}")
 
 
 def any_slow_ratio(ranks: int, slow_ratio: float) -> float:

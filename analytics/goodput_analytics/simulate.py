@@ -22,6 +22,8 @@ Indexes = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 
 MOST_RUNS = 100_000
+MOST_NODE_RUNS = 20_000_000
+"""Runs times nodes of an elastic job: each node of each run has its own clock, and takes memory."""
 MOST_INTERRUPTIONS = 5_000
 """A run that was interrupted as often is cut short: its shares of time are known well enough, and it may never end."""
 
@@ -78,6 +80,10 @@ def simulate(job: Job, interval_s: float, *, runs: int = 400, seed: int = 1) -> 
     job.check_interval(interval_s)
     if not 1 <= runs <= MOST_RUNS:
         raise ValueError(f"runs must be from 1 to {MOST_RUNS:,}; it is {runs}")
+    if job.elastic and runs * job.elastic.nodes > MOST_NODE_RUNS:
+        raise ValueError(
+            f"runs times nodes must be {MOST_NODE_RUNS:,} or less; {runs:,} runs of {job.elastic.nodes:,} nodes are more"
+        )
     state = _Runs(job, interval_s, runs, np.random.default_rng(seed))
     state.go()
     ratios = {name: spent / state.now for name, spent in state.spent.items()}

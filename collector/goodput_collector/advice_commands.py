@@ -20,6 +20,9 @@ DAY_S = 86_400.0
 MINUTE_S = 60.0
 HOUR_S = 3600.0
 MOST_ROWS = 1_000
+MOST_GPUS = 100_000_000
+MOST_PRICE = 1e9
+"""Figures beyond these are slips, and sums of them would be too long for a float."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
@@ -28,6 +31,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text
     epilog="Example: goodput advise llama-7b --db run.duckdb; or: goodput advise --checkpoint-s 120 --mtbf-s 11160"
 )
 def advise(
+    context: typer.Context,
     run: Annotated[str | None, typer.Argument(help="The run whose record is read.", metavar="RUN")] = None,
     db: Annotated[
         Path, typer.Option("--db", envvar="GOODPUT_DB", help="The database file.", metavar="FILE", show_default=True)
@@ -70,12 +74,15 @@ def advise(
         "interval_s": interval_s, "gpus": gpus,
     }  # fmt: skip
     stray = [f"--{name.replace('_', '-')}" for name, value in given.items() if value is not None]
-    if price is not None and not 0 <= price < float("inf"):
-        raise typer.BadParameter(f"a price is a number of 0 or more; it is {price}", param_hint="--price")
+    if price is not None and not 0 <= price <= MOST_PRICE:
+        raise typer.BadParameter(f"a price is a number from 0 to {MOST_PRICE:.0e}; it is {price}", param_hint="--price")
     if fleet or run is not None:
         if stray:
             raise typer.BadParameter(f"{stray[0]} is for advice without a run's record; leave it out")
-        if run is None and (url is not None or token_file is not None):
+        # An address in the environment is for the commands that can ask a collector.
+        source = context.get_parameter_source("url")
+        asked = url is not None and source is not None and source.name != "ENVIRONMENT"
+        if run is None and (asked or token_file is not None):
             raise typer.BadParameter("--fleet reads a database file; leave out --url")
         if fleet and (run is not None or risk is not None or ranks is not None):
             raise typer.BadParameter("--fleet looks at all runs of a database; leave out RUN, --risk and --ranks")
@@ -183,13 +190,15 @@ def _advise_figures(
     price: float | None,
     json: bool,
 ) -> None:
-    from goodput_analytics.advice_cost import CostModel
+    from goodput_analytics.advice_cost import MOST_S, CostModel
     from goodput_analytics.advice_interval import advise_interval
     from goodput_collector import advice_view
 
     with _bad_figures():
-        if gpus is not None and gpus < 1:
-            raise ValueError(f"gpus must be 1 or more; it is {gpus}")
+        if gpus is not None and not 1 <= gpus <= MOST_GPUS:
+            raise ValueError(f"gpus must be from 1 to {MOST_GPUS:,}; it is {str(gpus)[:40]}")
+        if interval_s is not None and interval_s > MOST_S:
+            raise ValueError(f"interval_s must be {MOST_S:.0e} or less; it is {interval_s}")
         model = CostModel(checkpoint_s=checkpoint_s, mtbf_s=mtbf_s, restart_s=restart_s, hang_s=hang_s, write_s=write_s)
         told = advise_interval(model, actual_s=interval_s, held_gpu_s=None if gpus is None else gpus * DAY_S)
         if told is None:

@@ -259,7 +259,7 @@ def _timeout_words(timeout: TimeoutAdvice | None, told: RunAdvice, price: float 
     risk = (
         f"{100 * timeout.risk_ratio:g} % risk of a false abort in 30 days of running"
         if timeout.risk_ratio is not None
-        else "the risk is not known, for silences of a kind were too few"
+        else "the risk is not known: silences of a kind are too few, or the longest too far from the others"
     )
     stalls = (
         f" {counted(timeout.cut_stalls, 'stall')} that ended by themselves would have been cut."

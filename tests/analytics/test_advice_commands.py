@@ -152,6 +152,16 @@ def test_a_fleet(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Staggered, saves would have cost 320.0 GPU-seconds less of 960.0 GPU-seconds." in said
 
 
+def test_a_fleet_is_read_from_a_file_whatever_collector_the_environment_names(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    landed(capsys, events(lives()))
+    monkeypatch.setenv("GOODPUT_URL", "http://127.0.0.1:1")
+    assert as_json(capsys, "advise", "--fleet")["saves"] == 32
+    assert main(["advise", "--fleet", "--url", "http://127.0.0.1:1"]) == 2
+    assert "leave out --url" in capsys.readouterr().err
+
+
 def test_an_empty_fleet(capsys: pytest.CaptureFixture[str]) -> None:
     landed(capsys, story().events[:1])
     assert as_json(capsys, "advise", "--fleet")["contention"] is None
@@ -225,6 +235,9 @@ def test_slow_ranks(capsys: pytest.CaptureFixture[str]) -> None:
         "advise --checkpoint-s 5 --mtbf-s 5 --interval-s 0",
         "advise --checkpoint-s 5 --mtbf-s 5 --gpus 0",
         "advise --checkpoint-s 5 --mtbf-s 5 --price -1",
+        "advise --checkpoint-s 5 --mtbf-s 5 --gpus 64 --price 1e308 --json",
+        f"advise --checkpoint-s 5 --mtbf-s 5 --gpus {10**400}",
+        "advise --checkpoint-s 5 --mtbf-s 5 --interval-s 1e300",
         "advise --checkpoint-s 5 --mtbf-s 5 --risk 0.1",
         "advise --checkpoint-s 5 --mtbf-s 5 --ranks 8",
         "advise run --gpus 5",
@@ -250,6 +263,7 @@ def test_slow_ranks(capsys: pytest.CaptureFixture[str]) -> None:
         "simulate --mtbf-h 5 --checkpoint-s 5 --hang-ratio 2",
         "simulate --mtbf-h 5 --checkpoint-s 5 --weibull-shape 0",
         "simulate --mtbf-h 5 --checkpoint-s 5 --nodes 0",
+        "simulate --mtbf-h 5 --checkpoint-s 5 --nodes 100000 --runs 100000",
         "simulate --mtbf-h 5 --checkpoint-s 5 --nodes 2 --min-nodes 3",
         "simulate --mtbf-h 5 --checkpoint-s 5 --failures bad.txt",
         "simulate --checkpoint-s 5 --failures bad.txt",
@@ -260,6 +274,7 @@ def test_slow_ranks(capsys: pytest.CaptureFixture[str]) -> None:
         "simulate --ranks 0",
         "simulate --ranks 8 --slow-ratio 2",
         "simulate --ranks 8 --slow-factor 0.5",
+        "simulate --ranks 8 --slow-ratio 0.5 --slow-factor 1e308 --json",
         "simulate --ranks 8 --steps 0",
         "simulate --ranks 8 --seed -1",
     ],
