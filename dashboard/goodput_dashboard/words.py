@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from goodput_dashboard.figures import duration, percent
+
 FIRST_VISIT = (
     "**Goodput** is the share of the GPU time that a training run holds in which it made steps that were kept. "
     "Every GPU-second is entered once, in one category, so what is not goodput has a name and a price. "
@@ -54,6 +59,16 @@ DALY = "Daly's interval: Young's, with the terms that matter when saves are long
 BUDGET = "The loss that the target allows, and how much of it is used up. Above 100 % it is overdrawn."
 LATENESS = "How much later than the median rank a rank was done with its own work in a step, on average."
 SLOWDOWN = "The median over a rank's steps of its lateness over the median rank's."
+SUSPECTS = (
+    "Ranks, devices and nodes that were the slowest far more often than chance has it, over sliding windows of steps. "
+    "Restarts number ranks anew; a device or a node is followed through them. What persists was so in half of the "
+    "windows or more, or still is."
+)
+STEP_CHANGE = "Where the level of the step time changed, by 1 % or more and for good. Saves and hangs are left out."
+WHAT_IF = (
+    "S: the length of steps over the ideal, in which no rank is later than the lower quartile. `steps would take` is S "
+    "without the worst few, `with it alone` S if only that rank were late."
+)
 
 QUALITY = {
     "events": "Events taken. Everything else rests on them.",
@@ -85,3 +100,16 @@ SCALE = (
     "A synchronous step takes as long as its slowest rank. The noise seen in this run's ranks, drawn for more of them: "
     "what a step would take, in steps without noise."
 )
+
+
+def change(row: Mapping[str, Any]) -> str:
+    """A change of the step time, a row of `view_step_changes`, in a sentence or two."""
+    how = f"{percent(abs(row['change_ratio']))} {'longer' if row['change_ratio'] > 0 else 'shorter'}"
+    until = "on steps take" if row["lasts"] else f"to {row['until_step']:,} steps took"
+    said = f"From step {row['step']:,} {until} {how}: {duration(row['before_s'])} before, "
+    said += f"{duration(row['after_s'])} since"
+    if row["ranks"] != row["ranks_before"]:
+        return f"{said}, with {row['ranks']:,} ranks instead of {row['ranks_before']:,}."
+    who = " on ".join(f"{name} {row[name]}" for name in ("rank", "node") if row[name] is not None)
+    slowest = f" From then on {who} is the slowest in {percent(row['slowest_ratio'])} of steps." if who else ""
+    return f"{said}; {row['part']} changed most.{slowest}"

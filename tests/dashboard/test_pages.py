@@ -132,12 +132,23 @@ def test_the_slow_rank_is_named_with_its_loss(opened: Open, tmp_path: Path) -> N
     unit = GpuTime.for_total(one.allocated_gpu_s)
     assert [slow.rank for slow in one.stragglers] == [2]
     assert metrics(at)["Waited for slow ranks"] == unit.number(one.gpu_s["straggler"])
-    named, what_if = at.dataframe[0].value, at.dataframe[1].value
+    named, lasting, what_if = (frame.value for frame in at.dataframe)
     assert list(named["rank"]) == [2]
     assert named["GPU-s"][0] == pytest.approx(one.stragglers[0].loss_gpu_s)
     assert list(what_if["the last of them"]) == [2]
     assert what_if["of the waiting would go"][0] == pytest.approx(1.0)
+    assert set(lasting["rank"].dropna()) == {2} and set(lasting["it"]) == {"persists"}
     assert [box.value for box in at.selectbox if box.label.startswith("One rank")] == ["2"]
+
+
+def test_the_page_tells_from_which_step_on_a_rank_was_slow(opened: Open) -> None:
+    made = made_runs.Made("late", ranks=4).start().steps(1, 60, step_s=1.0).steps(61, 120, step_s=1.25, slow=3)
+    at = opened("stragglers", made, run="late")
+    said = text(at).replace("\\", "")
+    assert "From step 61 on steps take 25.0 % longer: 1.00 s before, 1.25 s since; straggler changed most." in said
+    assert "From then on rank 3 on node node1 is the slowest in 100.0 % of steps." in said
+    lasting = at.dataframe[1].value
+    assert {"rank", "node"} == set(lasting["what"]) and set(lasting["from step"]) == {61}
 
 
 def test_without_own_work_nobody_is_named(opened: Open) -> None:

@@ -11,6 +11,8 @@ from goodput_dashboard.figures import percent, plain, unit_for
 
 STRETCHES = 120
 WORST = 8
+MOST_SUSPECTS = 30
+MOST_CHANGES = 5
 
 
 def body(report: Report) -> None:
@@ -26,6 +28,7 @@ def body(report: Report) -> None:
         st.metric(f"For jitter, {unit.short}", unit.number(phases.get("jitter", 0.0)), border=True,
                   help="Now this rank, now that one was the latest, no more often than chance.")  # fmt: skip
         st.metric("Ranks named", f"{len(report.stragglers):,}", border=True)
+    _changes(report)
     if lost <= 0:
         st.success("No step waited for a slow rank, as far as ranks tell when their own work was done.")
         return
@@ -37,6 +40,7 @@ def body(report: Report) -> None:
         )
     else:
         _named(report)
+    _suspects(report)
     rows = _waiting(report)
     if rows:
         st.markdown("#### Loss over time")
@@ -47,6 +51,49 @@ def body(report: Report) -> None:
         parts.chart(figure, "loss", "GPUs that waited for slow ranks, over time")
     _lateness(report)
     _what_if(report)
+
+
+def _changes(report: Report) -> None:
+    """From when on steps took longer or shorter, in words."""
+    for row in parts.rows("view_step_changes", report, most=MOST_CHANGES):
+        st.markdown(plain(words.change(row)), help=words.STEP_CHANGE)
+
+
+def _suspects(report: Report) -> None:
+    """Who was the slowest for how long: ranks, devices, nodes."""
+    rows = parts.rows("view_suspects", report, most=MOST_SUSPECTS)
+    if not rows:
+        return
+    unit = unit_for(report.allocated_gpu_s)
+    st.markdown("#### Who was slow, and for how long", help=words.SUSPECTS)
+    parts.table(
+        [
+            {
+                "what": row["grain"],
+                "attempt": row["attempt"],
+                "rank": row["rank"],
+                "node": row["node"],
+                "device": row["device"],
+                "it": "persists" if row["lasting"] else "passed",
+                "from step": row["first_step"],
+                "to step": row["last_step"],
+                "the slowest in": row["slowest_ratio"],
+                "by chance": row["expected_ratio"],
+                "attempts": row["attempts"],
+                f"waited for, {unit.short}": unit.value(row["waited_gpu_s"]),
+            }
+            for row in rows
+        ],
+        "suspects",
+        alt="Ranks, devices and nodes that were the slowest more often than chance has it",
+        config={
+            "from step": st.column_config.NumberColumn(format="%,d"),
+            "to step": st.column_config.NumberColumn(format="%,d"),
+            "the slowest in": st.column_config.NumberColumn(format="percent"),
+            "by chance": st.column_config.NumberColumn(format="percent"),
+            f"waited for, {unit.short}": st.column_config.NumberColumn(format=unit.column),
+        },
+    )
 
 
 def _waiting(report: Report) -> parts.Rows:
@@ -105,30 +152,39 @@ def _lateness(report: Report) -> None:
 
 def _what_if(report: Report) -> None:
     rows = parts.rows("view_worst_ranks", report, most=WORST)
-    if not rows:
+    worst = [row for row in rows if row["k"] > 0]
+    if not worst:
         return
     unit = unit_for(report.allocated_gpu_s)
-    st.markdown("#### If the worst few ranks were like the rest")
+    st.markdown("#### If the worst few ranks were like the rest", help=words.WHAT_IF)
     parts.table(
         [
             {
                 "without the worst": row["k"],
                 "the last of them": row["rank"],
+                "node": row["node"],
                 "of the waiting would go": row["saved_ratio"],
                 unit.short: unit.value(row["saved_gpu_s"]),
+                "steps would take": row["slowdown_ratio"],
+                "with it alone": row["alone_ratio"],
             }
-            for row in rows
+            for row in worst
         ],
         "what_if",
         alt="What would be saved if the worst few ranks were typical",
         config={
             "of the waiting would go": st.column_config.NumberColumn(format="percent"),
             unit.short: st.column_config.NumberColumn(format=unit.column),
+            "steps would take": st.column_config.NumberColumn(format="%.3f ×"),
+            "with it alone": st.column_config.NumberColumn(format="%.3f ×"),
         },
     )
-    best = rows[0]
+    now, best = rows[0], worst[0]
     st.caption(
-        plain(f"Without rank {best['rank']} alone, {percent(best['saved_ratio'])} of it would go: ")
+        plain(
+            f"Steps take {now['slowdown_ratio']:.3f} times the ideal: {percent(now['waste_ratio'])} of their time is "
+            f"waiting. Without rank {best['rank']} alone, {percent(best['saved_ratio'])} of it would go: "
+        )
         + "each step then waits for the latest of the others. From a sample of the run's steps."
     )
 
