@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goodput_analytics.errors import AnalyticsError
-from goodput_analytics.ledger import SECOND_LAUNCH, build
+from goodput_analytics.ledger import SECOND_LAUNCH, build, run_names
 from goodput_analytics.relations import rows, run_sql
 from goodput_analytics.settings import NS_PER_S, Settings
 
@@ -112,7 +112,7 @@ def fleet(
     saves: list[FleetSave] = []
     async_saves = 0
     left_out = []
-    for (run,) in con.execute("SELECT run FROM runs ORDER BY run").fetchall():
+    for run in run_names(con):
         launch, launches = 1, 1
         while launch <= launches:
             name = run if launch == 1 else f"{run}{SECOND_LAUNCH}{launch}"

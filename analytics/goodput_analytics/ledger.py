@@ -15,6 +15,7 @@ import duckdb
 from goodput_analytics.attempts import PartFacts, align, group_attempts, split_launches
 from goodput_analytics.errors import LedgerError, UnknownRun
 from goodput_analytics.line import NOTHING, Fate, Life, base_step, fates, last_durable
+from goodput_analytics.merged import gather
 from goodput_analytics.relations import rows, run_sql
 from goodput_analytics.settings import Settings
 
@@ -66,18 +67,26 @@ class Ledger:
 
 
 def find_run(con: duckdb.DuckDBPyConnection, run: str) -> tuple[int, int]:
-    """The landed run that a name stands for, and which of its launches.
+    """The landed run that a name stands for now, and which of its launches.
 
     Raises:
         UnknownRun: no such run; the error names those that exist.
     """
-    known: dict[str, int] = dict(con.execute("SELECT run, run_id FROM runs").fetchall())
+    known: dict[str, int] = dict(
+        con.execute("SELECT run, run_id FROM shown_runs WHERE run_id = root_id AND NOT hidden").fetchall()
+    )
     if run in known:
         return known[run], 0
     name, mark, number = run.rpartition(SECOND_LAUNCH)
     if mark and name in known and number.isdecimal() and int(number) >= 2:
         return known[name], int(number) - 1
     raise UnknownRun(run, sorted(known))
+
+
+def run_names(con: duckdb.DuckDBPyConnection) -> list[str]:
+    """The names of all runs that there are to see, in order; launches beside the first are not among them."""
+    found = con.execute("SELECT run FROM shown_runs WHERE run_id = root_id AND NOT hidden ORDER BY run").fetchall()
+    return [run for (run,) in found]
 
 
 def build(
@@ -99,6 +108,7 @@ def build(
     run_id, launch = find_run(con, run)
     values: dict[str, object] = {f.name: getattr(settings, f.name) for f in fields(settings)}
     values["run_id"] = run_id
+    gather(con, run_id)
     _set_run(con, run, run_id)
     for name in ("middle_ns", "late_key", "words", "rank_steps", "parts", "step_blocks", "part_facts"):
         run_sql(con, name, values)

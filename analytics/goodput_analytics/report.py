@@ -9,7 +9,7 @@ import duckdb
 from goodput_analytics.advice import daly_s, young_s
 from goodput_analytics.errors import LedgerError
 from goodput_analytics.findings import NOTEWORTHY_RATIO, Evidence, find
-from goodput_analytics.ledger import Ledger, build
+from goodput_analytics.ledger import Ledger, build, run_names
 from goodput_analytics.model import (
     Attempt,
     Category,
@@ -41,6 +41,7 @@ RELATIONS = (
     "at_risk",
     "queue_wait",
     "signs",
+    "notes",
     "event_counts",
     "quality",
     "rejected_lines",
@@ -138,7 +139,7 @@ def runs(
 ) -> list[RunSummary]:
     """One line for every landed run, the one heard from last first."""
     found = []
-    for (run,) in con.execute("SELECT run FROM runs ORDER BY run").fetchall():
+    for run in run_names(con):
         launch = 1
         while True:
             name = run if launch == 1 else f"{run}~{launch}"
@@ -186,7 +187,7 @@ def _summary(con: duckdb.DuckDBPyConnection, one: Report) -> RunSummary:
 def _unknown(con: duckdb.DuckDBPyConnection, run: str) -> RunSummary:
     """A run whose ledger could not be made."""
     seen = con.execute(
-        "SELECT min(ts_ns), max(ts_ns) FROM ev_start JOIN runs USING (run_id) WHERE run = $run", {"run": run}
+        "SELECT min(ts_ns), max(ts_ns) FROM ev_start JOIN shown_runs USING (run_id) WHERE run = $run", {"run": run}
     ).fetchall()[0]
     return RunSummary(
         run=run,

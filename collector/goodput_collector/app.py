@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -23,6 +24,7 @@ from goodput_analytics.timeouts import DEFAULT_RISK_RATIO
 from goodput_collector.access import Access
 from goodput_collector.chunks import BODY_MAX_BYTES, Answer, Chunk, check_offset, check_stream, decode
 from goodput_collector.committer import Committer
+from goodput_collector.corrections import WHO_MOST, Act, as_json, wish_of
 from goodput_collector.errors import BadRequestError, BusyError, StorageError
 from goodput_collector.exposition import OPENMETRICS, TEXT, wants_openmetrics
 from goodput_collector.metrics_board import Board
@@ -37,6 +39,7 @@ from goodput_collector.unpack import unpack
 ARROW = "application/vnd.apache.arrow.stream"
 RUNS_DEFAULT = 100
 RUNS_MAX = 1_000
+NAMES_MAX = 10_000
 _VALID_MAX_S = 7 * 86_400.0
 _INTEGER_DIGITS = 19
 
@@ -81,6 +84,10 @@ class CollectorApp:
                 Route("/v1/runs/{run:path}/report", reads(self._report), methods=["GET"]),
                 Route("/v1/runs/{run:path}/advice", reads(self._advice), methods=["GET"]),
                 Route("/v1/runs/{run:path}/request-checkpoint", writes(self._request_checkpoint), methods=["POST"]),
+                Route("/v1/run-names", reads(self._names), methods=["GET"]),
+                Route("/v1/corrections", reads(self._corrections), methods=["GET"]),
+                Route("/v1/corrections", writes(self._correct), methods=["POST"]),
+                Route("/v1/corrections/{id}/undo", writes(self._undo), methods=["POST"]),
                 Route("/v1/relations/{name}", reads(self._relation), methods=["GET"]),
                 Route("/v1/preemption-candidates", reads(self._candidates), methods=["GET"]),
             ],
@@ -165,6 +172,30 @@ class CollectorApp:
         limit = _limit(request, RUNS_DEFAULT, RUNS_MAX)
         found = await run_in_threadpool(self._reports.runs, limit)
         return _json({"schema": 1, "runs": [asdict(one) for one in found]})
+
+    async def _names(self, request: Request) -> Response:
+        found = await run_in_threadpool(self._reports.names, _limit(request, NAMES_MAX, NAMES_MAX))
+        return _json({"runs": [{"run": one.run, "last_event_ns": one.told_ns or None} for one in found]})
+
+    async def _corrections(self, request: Request) -> Response:
+        found = await run_in_threadpool(self._reports.corrections, _limit(request, RUNS_DEFAULT, NAMES_MAX))
+        return _json({"corrections": [as_json(one) for one in found]})
+
+    async def _correct(self, request: Request) -> Response:
+        wish = wish_of(_object(await _body(request, 64 * 1024))).checked()
+        place = None
+        if wish.act is Act.INCIDENT and wish.attempt is not None:
+            place = await run_in_threadpool(self._reports.incident_place, wish.run, wish.attempt, wish.abort_ns)
+        made = await asyncio.wrap_future(self._committer.call(lambda store: store.correct(wish, place, time.time_ns())))
+        return _json(as_json(made))
+
+    async def _undo(self, request: Request) -> Response:
+        who = _object(await _body(request, 4096)).get("who", "")
+        if not isinstance(who, str) or len(who) > WHO_MOST:
+            raise BadRequestError(f'"who" is a text of at most {WHO_MOST} characters.')
+        id_ = request.path_params["id"]
+        made = await asyncio.wrap_future(self._committer.call(lambda store: store.undo(id_, who, time.time_ns())))
+        return _json(as_json(made))
 
     async def _report(self, request: Request) -> Response:
         report = await run_in_threadpool(self._reports.report, request.path_params["run"])
@@ -267,14 +298,20 @@ async def _body(request: Request, most_bytes: int = BODY_MAX_BYTES) -> bytes:
     return await run_in_threadpool(unpack, body, encoding, most_bytes)
 
 
-def _asked(body: bytes) -> tuple[int | None, float]:
-    """What a request for a checkpoint says: after which step, and for how long it stands, in seconds."""
+def _object(body: bytes) -> dict[str, Any]:
+    """The JSON object of a body; one that is empty says nothing."""
     try:
         told = json.loads(body) if body.strip() else {}
     except (ValueError, RecursionError):
         told = None
     if not isinstance(told, dict):
-        raise BadRequestError('The body is empty, or {"step": N, "valid_s": SECONDS}.')
+        raise BadRequestError("The body is empty, or a JSON object; see /openapi.json.")
+    return told
+
+
+def _asked(body: bytes) -> tuple[int | None, float]:
+    """What a request for a checkpoint says: after which step, and for how long it stands, in seconds."""
+    told = _object(body)
     step, valid_s = told.get("step"), told.get("valid_s", VALID_S)
     if step is not None:
         check_offset(step)

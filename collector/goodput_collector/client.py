@@ -15,7 +15,7 @@ import time
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -26,17 +26,22 @@ import pyarrow as pa
 
 from goodput_analytics import AnalyticsError, Report, RunSummary, Settings, UnknownRun, runs
 from goodput_analytics.advice_run import RunAdvice, advice_from_relations
+from goodput_analytics.merged import release
 from goodput_analytics.timeouts import DEFAULT_RISK_RATIO
+from goodput_collector.corrections import Correction, Wish, of_json, read
 from goodput_collector.database import open_database
 from goodput_collector.errors import BadRequestError, CollectorUnreachableError, GoodputCollectorError
 from goodput_collector.relations import ROWS_DEFAULT, Window, select
 from goodput_collector.requests import VALID_S, Asked
+from goodput_collector.shown import last_told, to_see
 from goodput_collector.told import Candidate, cheapest_first, tell
 
 __all__ = ["Candidate", "Client", "FileClient", "GoodputCollectorError", "HttpClient", "Rows", "open_client"]
 
 _ARROW = "application/vnd.apache.arrow.stream"
 _RUNS_DEFAULT = 100
+NAMES_DEFAULT = 10_000
+"""Names of runs that are given when nobody says otherwise, and at most by a collector."""
 _ASKED_AGAIN = 2
 
 T = TypeVar("T")
@@ -59,6 +64,13 @@ class Client(Protocol):
 
     def runs(self, limit: int = _RUNS_DEFAULT) -> list[RunSummary]:
         """The runs, the one heard from last first."""
+
+    def names(self, limit: int = NAMES_DEFAULT) -> list[str]:
+        """The names of the runs, the one heard from last first; nothing is computed. Launches beside the first are not
+        among them."""
+
+    def corrections(self, limit: int = _RUNS_DEFAULT) -> list[Correction]:
+        """What people corrected, the latest first, what was undone too."""
 
     def report(self, run: str) -> Report:
         """The breakdown of a run."""
@@ -102,6 +114,27 @@ class HttpClient:
     def runs(self, limit: int = _RUNS_DEFAULT) -> list[RunSummary]:
         """See Client."""
         return [_built(RunSummary, one) for one in self._json(f"/v1/runs?limit={limit}")["runs"]]
+
+    def names(self, limit: int = NAMES_DEFAULT) -> list[str]:
+        """See Client."""
+        return [str(one["run"]) for one in self._json(f"/v1/run-names?limit={limit}")["runs"]]
+
+    def corrections(self, limit: int = _RUNS_DEFAULT) -> list[Correction]:
+        """See Client."""
+        return [of_json(one) for one in self._json(f"/v1/corrections?limit={limit}")["corrections"]]
+
+    def correct(self, wish: Wish) -> Correction:
+        """Has something corrected (`goodput_collector.corrections.Wish`). Needs the token for writing."""
+        body = json.dumps(asdict(wish.checked())).encode()
+        answer, _ = self._ask("POST", "/v1/corrections", body=body, run=wish.run)
+        return of_json(json.loads(answer))
+
+    def undo(self, id_: str, who: str = "") -> Correction:
+        """Undoes a correction. Needs the token for writing."""
+        answer, _ = self._ask(
+            "POST", f"/v1/corrections/{quote(id_, safe='')}/undo", body=json.dumps({"who": who}).encode()
+        )
+        return of_json(json.loads(answer))
 
     def report(self, run: str) -> Report:
         """See Client."""
@@ -157,7 +190,7 @@ class HttpClient:
         said = _said(answer) or f"status {status}"
         if status == 404 and run is not None:
             try:
-                known = [one.run for one in self.runs(1000)]
+                known = self.names(1000)
             except (CollectorUnreachableError, BadRequestError):
                 known = []
             if run not in known:
@@ -206,6 +239,18 @@ class FileClient:
         with self._lock:
             self._stands = None
             return runs(self._con)[:limit]
+
+    def names(self, limit: int = NAMES_DEFAULT) -> list[str]:
+        """See Client."""
+        with self._lock:
+            release(self._con)
+            self._stands = None
+            return [one.run for one in to_see(self._con, last_told(self._con))[:limit]]
+
+    def corrections(self, limit: int = _RUNS_DEFAULT) -> list[Correction]:
+        """See Client."""
+        with self._lock:
+            return read(self._con, limit)
 
     def report(self, run: str) -> Report:
         """See Client."""

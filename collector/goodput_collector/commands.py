@@ -20,6 +20,7 @@ import typer
 from goodput_collector.advice_commands import ADVICE
 from goodput_collector.allocation_commands import ALLOCATION
 from goodput_collector.contract import TIME_LIMIT_NS
+from goodput_collector.correct_commands import CORRECT
 from goodput_collector.figures import NS_PER_S, counted, name
 from goodput_collector.metrics_commands import METRICS
 from goodput_collector.service_commands import SERVICE
@@ -36,6 +37,7 @@ COMMANDS.add_typer(SERVICE)
 COMMANDS.add_typer(ADVICE)
 COMMANDS.add_typer(METRICS)
 COMMANDS.add_typer(ALLOCATION, name="allocation")
+COMMANDS.add_typer(CORRECT, name="correct")
 
 DEFAULT_DB = Path("goodput.duckdb")
 SCHEMA = 1

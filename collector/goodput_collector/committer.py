@@ -5,13 +5,16 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from goodput_collector.chunks import Answer, Chunk
 from goodput_collector.errors import BusyError, GoodputCollectorError, StorageError
 from goodput_collector.store import Store
+
+T = TypeVar("T")
 
 GROUP_MAX_BYTES = 32 * 2**20
 GROUP_MAX_CHUNKS = 20_000
@@ -32,6 +35,12 @@ class _Request:
     answered: Future[list[Answer]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    work: Callable[[Store], Any]
+    answered: Future[Any]
+
+
 class Committer:
     """Runs a store's writes in a thread of its own, for senders in any thread.
 
@@ -41,7 +50,7 @@ class Committer:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._queue: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Request | _Task | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._held_bytes = 0
         self._closing = False
@@ -86,6 +95,19 @@ class Committer:
                 self._hurry.set()
         return request.answered
 
+    def call(self, work: Callable[[Store], T]) -> Future[T]:
+        """Has `work` done on the store by the thread that writes, between two groups; what comes meanwhile waits.
+
+        The future fails with what `work` raises. Raises BusyError when the collector stops.
+        """
+        with self._lock:
+            if self._closing:
+                raise BusyError("The collector is stopping.", retry_after_s=1.0)
+            task = _Task(work=work, answered=Future())
+            self._queue.put(task)
+            self._hurry.set()
+        return task.answered
+
     def close(self, limit_s: float = 4.0) -> bool:
         """Keeps what has come, takes nothing more, and ends the thread; False when that took longer."""
         with self._lock:
@@ -99,7 +121,13 @@ class Committer:
     def _run(self) -> None:
         last = False
         while not last:
-            requests, last = self._gather()
+            requests, task, last = self._gather()
+            if task is not None:
+                # It was asked for after the requests.
+                if requests:
+                    self._keep(requests)
+                self._do(task)
+                continue
             if not requests:
                 continue
             begun = time.monotonic()
@@ -109,8 +137,8 @@ class Committer:
                 self._hurry.wait(min(_REST_RATIO * took, _REST_MAX_S))
                 self._hurry.clear()
 
-    def _gather(self) -> tuple[list[_Request], bool]:
-        """Waits for a request, and takes with it what else has come; whether it was the last."""
+    def _gather(self) -> tuple[list[_Request], _Task | None, bool]:
+        """Waits for a request, and takes with it what else has come, up to a task; whether it was the last."""
         requests: list[_Request] = []
         size = count = 0
         while size < GROUP_MAX_BYTES and count < GROUP_MAX_CHUNKS:
@@ -125,11 +153,27 @@ class Committer:
                     continue
                 break
             if request is None:
-                return requests, True
+                return requests, None, True
+            if isinstance(request, _Task):
+                return requests, request, False
             requests.append(request)
             size += request.size_bytes
             count += len(request.chunks)
-        return requests, False
+        return requests, None, False
+
+    def _do(self, task: _Task) -> None:
+        if not task.answered.set_running_or_notify_cancel():
+            return
+        try:
+            result = task.work(self._store)
+        except StorageError as error:
+            self._trouble = str(error)
+            task.answered.set_exception(error)
+        except BaseException as error:
+            # Whatever went wrong is the asker's to hear; the thread goes on.
+            task.answered.set_exception(error)
+        else:
+            task.answered.set_result(result)
 
     def _heal(self) -> None:
         try:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from goodput_collector.batch import Batch
 from goodput_collector.database import one_row, sql_text
 from goodput_collector.settle import Repeats, settle
+from goodput_collector.shown import refresh
 from goodput_collector.stage import Carry, Stage
 from goodput_collector.streams import Slice
 
@@ -66,6 +67,7 @@ class Intake:
         # What the table `streams` holds, for the streams asked for lately: looking each one up would be most of the
         # cost of a batch of thousands.
         self._states: dict[str, StreamState] = {}
+        self._runs_shown = -1
         con.execute(sql_text("macros"))
 
     def stream(self, name: str) -> StreamState:
@@ -108,6 +110,7 @@ class Intake:
             outcomes, states = self._take(parts, also)
             self._con.execute("COMMIT")
         except BaseException:
+            self._runs_shown = -1
             try:
                 self._con.execute("ROLLBACK")
             except duckdb.Error:
@@ -136,6 +139,7 @@ class Intake:
             events = stage.events()
             repeats = settle(self._con, batch, stage.kinds)
             stage.land()
+            self._show_new_runs()
         moved = self._move(parts, states, carries)
         ids = [state.stream_id for state in moved if state.stream_id is not None]
         self._note_runs(ids, events)
@@ -153,6 +157,13 @@ class Intake:
             for index in range(len(parts))
         ]
         return outcomes, moved
+
+    def _show_new_runs(self) -> None:
+        """A new run may take back the name that another was given."""
+        row = one_row(self._con, "SELECT count(*), EXISTS (FROM corrections) FROM runs")
+        if row is not None and row[1] and row[0] != self._runs_shown:
+            refresh(self._con)
+            self._runs_shown = row[0]
 
     def _move(
         self, parts: Sequence[Part], states: Sequence[StreamState], carries: Sequence[Carry]

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 import duckdb
 
 from goodput_collector.archive import Position, Record
-from goodput_collector.contract import KINDS, Reason
+from goodput_collector.contract import Reason
+from goodput_collector.control import CONTROL, carry_out
 from goodput_collector.database import one_row, sql_text
 from goodput_collector.errors import ArchiveError
 from goodput_collector.intake import Intake, Part
+from goodput_collector.shown import last_told
 from goodput_collector.stage import Stage
 from goodput_collector.streams import Rejected, Slice
 
@@ -54,6 +56,7 @@ class Lander:
     Attributes:
         counts: what was landed.
         told_ns: for every run (by key) the latest time that it told; runs that told nothing are missing.
+        corrected: how often something was done to the database beside landing.
         versions: for every run a number that grows with all that is taken of it; key None for what may be any's.
     """
 
@@ -62,6 +65,7 @@ class Lander:
         self._con = con
         self.counts = Counts()
         self.told_ns: dict[int, int] = {}
+        self.corrected = 0
         self.versions: dict[int | None, int] = {}
         self.attach(con, archive_id)
 
@@ -75,11 +79,7 @@ class Lander:
             )
         if row is None:
             con.execute("INSERT INTO archive_position VALUES (?, 0, 0)", [archive_id])
-        union = " UNION ALL ".join(
-            f"SELECT run_id, max(ts_ns) AS ts_ns FROM {kind.table} WHERE run_id IS NOT NULL GROUP BY run_id"
-            for kind in KINDS.values()
-        )
-        self.told_ns.update(con.execute(f"SELECT run_id, max(ts_ns) FROM ({union}) GROUP BY run_id").fetchall())
+        self.told_ns.update(last_told(con))
         if con is not self._con:
             self._con.close()
         self._con, self._intake = con, Intake(con)
@@ -98,20 +98,28 @@ class Lander:
         return [state.offset_bytes for state in self._intake.streams(names)]
 
     def land(self, records: Sequence[Record], end: Position) -> None:
-        """Lands records, at most one of each stream, all or none of them. Raises duckdb.Error."""
+        """Lands records, at most one of each stream, all or none of them. Raises duckdb.Error.
+
+        What is no event, but was done to the database, is done again.
+        """
         told: dict[int, int] = {}
+        events = [record for record in records if record.name != CONTROL]
+        controls = [record for record in records if record.name == CONTROL]
 
         def also(con: duckdb.DuckDBPyConnection, stage: Stage | None) -> None:
             con.execute("UPDATE archive_position SET file = ?, byte = ?", [end.file, end.byte])
+            for control in controls:
+                carry_out(con, control)
             if stage is not None and stage.kinds:
                 union = " UNION ALL ".join(
                     f"SELECT run_id, ts_ns FROM staged_{kind.name} WHERE run_id IS NOT NULL" for kind in stage.kinds
                 )
                 told.update(con.execute(f"SELECT run_id, max(ts_ns) FROM ({union}) GROUP BY run_id").fetchall())
 
-        outcomes = self._intake.take([part_of(record) for record in records], also)
+        outcomes = self._intake.take([part_of(record) for record in events], also)
         counts = self.counts
         counts.groups += 1
+        self.corrected += len(controls)
         runs: set[int | None] = set()
         for outcome in outcomes:
             counts.events += outcome.events
@@ -138,6 +146,10 @@ class Replay:
 
     def add(self, records: Sequence[Record], end: Position) -> None:
         """The next group, which ends at a position of the archive."""
+        if any(record.name == CONTROL for record in records):
+            self.flush()
+            self._land(records, end)
+            return
         if any(self._stands_apart(record) for record in records):
             self.flush()
         for record in records:

@@ -113,10 +113,10 @@ class Landing:
         return _summary(paths, tallies, self._runs(paths))
 
     def _runs(self, paths: Sequence[Path]) -> tuple[str, ...]:
-        """The runs that these files brought events of, now or before."""
+        """The runs that these files brought events of, now or before, as they are called."""
         found = self._con.execute(
-            "SELECT DISTINCT run FROM stream_runs JOIN streams USING (stream_id) JOIN runs USING (run_id) "
-            "WHERE name IN (SELECT unnest(?)) ORDER BY run",
+            "SELECT DISTINCT run FROM stream_runs JOIN streams USING (stream_id) JOIN shown_runs USING (run_id) "
+            "WHERE NOT hidden AND name IN (SELECT unnest(?)) ORDER BY run",
             [[str(path.resolve()) for path in paths]],
         ).fetchall()
         return tuple(run for (run,) in found)

@@ -20,6 +20,7 @@ from goodput_collector.metrics_figures import NS_PER_S
 from goodput_collector.metrics_marks import Landed, Marks, landed, since_opened, size_bytes
 from goodput_collector.metrics_urgent import Waiting, most_urgent, standing_still
 from goodput_collector.reports import Reports
+from goodput_collector.shown import ShownRun, to_see
 from goodput_collector.store import Store
 from goodput_collector.told import Told
 
@@ -49,8 +50,13 @@ class _Shown:
 
     told: Told
     blocks: Mapping[str, str]
-    run_id: int
+    parts: tuple[int, ...]
     launch: int
+
+    def heard_ns(self, told_ns: Mapping[int, int]) -> int:
+        """When it told of something last; for a launch beside the first what its report says."""
+        last_ns = max((told_ns[part] for part in self.parts if part in told_ns), default=None)
+        return self.told.summary.last_event_ns if last_ns is None or self.launch > 1 else last_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +108,9 @@ class Board:
         failed = left_out = 0
         now_ns = self._clock_ns()
         known = self._heard_from(now_ns)
-        names = {run for _, run in known}
-        for run_id, run in known:
+        names = {one.run for one in known}
+        for one in known:
+            run = one.run
             if len(found) >= self._options.most_runs:
                 left_out += 1
                 continue
@@ -122,12 +129,12 @@ class Board:
                 before = self._shown.get(name)
                 if not stays(told, now_ns, self._options):
                     if told.launches == 1:
-                        self._gone[run] = self._store.lander.told_ns.get(run_id, 0)
+                        self._gone[run] = one.told_ns
                 elif before is not None and before.told is told:
                     found[name] = before
                 else:
                     fresh[name] = told
-                    found[name] = _Shown(told=told, blocks={}, run_id=run_id, launch=launch)
+                    found[name] = _Shown(told=told, blocks={}, parts=one.parts, launch=launch)
                 if rest(time.monotonic() - began):
                     return
                 launch += 1
@@ -151,7 +158,7 @@ class Board:
         finally:
             cursor.close()
         waiting = {
-            name: Waiting(told=one.told, heard_ns=told_ns.get(one.run_id, 0), still=one.run_id in still)
+            name: Waiting(told=one.told, heard_ns=one.heard_ns(told_ns), still=still.issuperset(one.parts))
             for name, one in self._shown.items()
             if name not in fresh
         }
@@ -167,7 +174,7 @@ class Board:
             return True  # its turn in the round will count it
         before = self._shown[name]
         if told is not before.told:
-            now = _Shown(told=told, blocks={}, run_id=before.run_id, launch=before.launch)
+            now = _Shown(told=told, blocks={}, parts=before.parts, launch=before.launch)
             self._show({**self._shown, name: now}, {name: told})
             if name in found and name in self._shown:
                 found[name] = self._shown[name]
@@ -178,15 +185,7 @@ class Board:
         shown = self._shown
         told_ns = self._store.lander.told_ns
         own = self._own(shown)
-        last_event = [
-            last_event_block(
-                name,
-                told_ns.get(one.run_id, one.told.summary.last_event_ns)
-                if one.launch == 1
-                else one.told.summary.last_event_ns,
-            )
-            for name, one in shown.items()
-        ]
+        last_event = [last_event_block(name, one.heard_ns(told_ns)) for name, one in shown.items()]
         blocks: list[tuple[Family, Sequence[str]]] = []
         for family in metrics.RUN_FAMILIES:
             if family is metrics.LAST_EVENT:
@@ -196,21 +195,20 @@ class Board:
         blocks += [(family, own.get(family.name, [])) for family in metrics.COLLECTOR_FAMILIES]
         return page(blocks, openmetrics)
 
-    def _heard_from(self, now_ns: int) -> list[tuple[int, str]]:
-        """The runs, by key and name, that could be shown, the one heard from last first."""
+    def _heard_from(self, now_ns: int) -> list[ShownRun]:
+        """The runs that could be shown, the one heard from last first."""
         told_ns = self._store.lander.told_ns
         cursor = self._store.cursor()
         try:
-            known = cursor.execute("SELECT run_id, run FROM runs").fetchall()
+            known = to_see(cursor, told_ns)
         finally:
             cursor.close()
         longest_ns = max(self._options.ended_s, self._options.lost_s) * NS_PER_S
-        wanted = [
-            (run_id, run)
-            for run_id, run in known
-            if run_id in told_ns and now_ns - told_ns[run_id] <= longest_ns and self._gone.get(run) != told_ns[run_id]
+        return [
+            one
+            for one in known
+            if one.told_ns and now_ns - one.told_ns <= longest_ns and self._gone.get(one.run) != one.told_ns
         ]
-        return sorted(wanted, key=lambda one: (-told_ns[one[0]], one[1]))
 
     def _show(self, found: Mapping[str, _Shown], fresh: Mapping[str, Told]) -> None:
         """Puts runs on the board: those computed anew with counters that are written down first."""
@@ -228,7 +226,7 @@ class Board:
                 shown[name] = one
             elif name in counted:
                 blocks = run_blocks(told, told.figures, counted[name], labels)
-                shown[name] = _Shown(told=told, blocks=blocks, run_id=one.run_id, launch=one.launch)
+                shown[name] = _Shown(told=told, blocks=blocks, parts=one.parts, launch=one.launch)
         self._shown = shown
 
     def _own(self, shown: Mapping[str, _Shown]) -> dict[str, list[str]]:

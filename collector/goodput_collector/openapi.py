@@ -30,6 +30,19 @@ _OFFSET = _answer(
 )
 _LIMIT = _query("limit", "integer")
 
+_WISH = {
+    "type": "object",
+    "required": ["act", "run"],
+    "additionalProperties": False,
+    "properties": {
+        "act": {"enum": ["rename", "merge", "delete", "incident"]},
+        "cause": {"enum": ["planned", "hardware", "software", "user", None]},
+        **{name: {"type": ["integer", "null"]} for name in ("attempt", "abort_ns")},
+        **{name: {"type": "string"} for name in ("run", "who", "id")},
+        **{name: {"type": ["string", "null"]} for name in ("to", "note")},
+    },
+}
+
 OPENAPI: dict[str, Any] = {
     "openapi": "3.1.0",
     "info": {"title": "Goodput collector", "version": "1"},
@@ -78,6 +91,25 @@ OPENAPI: dict[str, Any] = {
                     }
                 },
                 "responses": {"202": _answer("asked"), **_ERRORS},
+            }
+        },
+        "/v1/run-names": {"get": {"parameters": [_LIMIT], "responses": {"200": _answer("names of runs"), **_ERRORS}}},
+        "/v1/corrections": {
+            "get": {"parameters": [_LIMIT], "responses": {"200": _answer("the latest first"), **_ERRORS}},
+            "post": {
+                "requestBody": {"content": {"application/json": {"schema": _WISH}}},
+                "responses": {"200": _answer("the correction"), **_ERRORS},
+            },
+        },
+        "/v1/corrections/{id}/undo": {
+            "post": {
+                "parameters": [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}],
+                "requestBody": {
+                    "content": {
+                        "application/json": {"schema": {"type": "object", "properties": {"who": {"type": "string"}}}}
+                    }
+                },
+                "responses": {"200": _answer("the correction"), **_ERRORS},
             }
         },
         "/v1/relations/{name}": {

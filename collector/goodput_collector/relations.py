@@ -94,6 +94,13 @@ RELATIONS: dict[str, Relation] = {
         end="end_ns",
         order=("begin_ns", "attempt", "rank"),
     ),
+    "notes": Relation(
+        table="gp_notes",
+        columns=("attempt", "life", "inside", "abort_ns", "cause", "said_cause", "note", "who", "at_ns", "id"),
+        begin="abort_ns",
+        end="abort_ns",
+        order=("abort_ns", "attempt", "life"),
+    ),
     "stragglers": Relation(
         table="gp_stragglers",
         columns=("rank", "node", "loss_gpu_ns", "slowest_steps", "slowdown_ratio"),

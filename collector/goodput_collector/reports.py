@@ -14,8 +14,12 @@ import pyarrow as pa
 
 from goodput_analytics import AnalyticsError, Report, RunSummary, Settings, UnknownRun
 from goodput_analytics.advice_run import RunAdvice, advice_from_relations
+from goodput_analytics.ledger import run_names
+from goodput_analytics.notes import IncidentPlace, incident_place
+from goodput_collector.corrections import Correction, read
 from goodput_collector.errors import BusyError
 from goodput_collector.relations import Window, named, select
+from goodput_collector.shown import ShownRun, parts_of, to_see
 from goodput_collector.store import Store
 from goodput_collector.told import Candidate, Told, cheapest_first, tell
 
@@ -24,14 +28,18 @@ _HELD_RUNS = 4
 _HELD_REPORTS = 2_000
 _FRESH_S = 1.0
 _LAUNCH = "~"
+_KNOWN = 1_000
+"""Names that are told to who asked for one that is not there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    """What was told of a run, of which version, whether time changes it, and when and how long it was computed."""
+    """What was told of a run, of which version, after how many corrections, whether time changes it, and when and how
+    long it was computed."""
 
     told: Told
     version: tuple[int, int]
+    corrected: int
     settled: bool
     at_s: float
     cost_s: float
@@ -75,7 +83,34 @@ class Reports:
 
     def check_run(self, run: str) -> None:
         """Raises UnknownRun where nothing has landed under that name."""
-        self._run_id(run)
+        self._parts(run)
+
+    def names(self, limit: int) -> list[ShownRun]:
+        """The runs by name, the one heard from last first; nothing is computed, so that launches beside the first are
+        not among them."""
+        cursor = self._store.cursor()
+        try:
+            return to_see(cursor, self._store.lander.told_ns)[:limit]
+        finally:
+            cursor.close()
+
+    def corrections(self, limit: int) -> list[Correction]:
+        """What people corrected, the latest first."""
+        cursor = self._store.cursor()
+        try:
+            return read(cursor, limit)
+        finally:
+            cursor.close()
+
+    def incident_place(self, run: str, attempt: int, abort_ns: int | None) -> IncidentPlace | None:
+        """Where an incident of a run lies; None where there is none. Raises UnknownRun."""
+        with self._lock:
+            told = self._fresh(run, relations=True)
+            try:
+                return incident_place(self._cursors[told.report.run], attempt, abort_ns)
+            except duckdb.Error:
+                self._forget(told.report.run)
+                raise
 
     def relation(self, name: str, run: str, window: Window) -> tuple[pa.Table, bool]:
         """Rows of a named relation of a run, and whether there are more. Raises UnknownRun or BadRequestError."""
@@ -130,15 +165,9 @@ class Reports:
 
     def _all(self, limit: int) -> list[Told]:
         """What is told of the runs heard from last."""
-        lander = self._store.lander
-        cursor = self._store.cursor()
-        try:
-            known = cursor.execute("SELECT run_id, run FROM runs").fetchall()
-        finally:
-            cursor.close()
         told: list[Told] = []
-        for _, run in sorted(known, key=lambda one: (-lander.told_ns.get(one[0], 0), one[1]))[:limit]:
-            name, launch = run, 1
+        for run in self.names(limit):
+            name, launch = run.run, 1
             while True:
                 try:
                     with self._lock:  # for one run at a time: who asks for a single one gets in between
@@ -149,16 +178,18 @@ class Reports:
                 launch += 1
                 if launch > one.launches:
                     break
-                name = f"{run}{_LAUNCH}{launch}"
+                name = f"{run.run}{_LAUNCH}{launch}"
         return sorted(told, key=lambda one: -one.summary.last_event_ns)[:limit]
 
     def _fresh(self, run: str, *, relations: bool = False, windows_age_s: float = math.inf) -> Told:
         """What is told of a run, computed anew where it is old; with `relations` they stand in its connection."""
-        run_id = self._run_id(run)
-        versions = self._store.lander.versions
-        version = (versions.get(run_id, 0), versions.get(None, 0))
+        parts = self._parts(run)
+        lander = self._store.lander
+        corrected = lander.corrected
+        version = (sum(lander.versions.get(part, 0) for part in parts), lander.versions.get(None, 0))
         kept = self._kept.get(run)
-        if kept is not None and (run in self._cursors or not relations):
+        # What somebody corrected is to be seen at once.
+        if kept is not None and kept.corrected == lander.corrected and (run in self._cursors or not relations):
             age_s = time.monotonic() - kept.at_s
             same = kept.version == version and age_s < (windows_age_s if kept.settled else _FRESH_S)
             # However often it is asked, computing takes half of the time at most: ingestion wants the rest.
@@ -170,7 +201,7 @@ class Reports:
         if self._stopped:
             raise BusyError("The collector is stopping.", retry_after_s=1.0)
         begun = time.monotonic()
-        last_ns = self._store.lander.told_ns.get(run_id)
+        last_ns = max((lander.told_ns[part] for part in parts if part in lander.told_ns), default=None)
         now_ns = self._clock_ns()
         lost_ns = None if last_ns is None else last_ns + self._settings.lost_ns + 1
         until_ns = now_ns if lost_ns is None else min(now_ns, lost_ns)
@@ -189,7 +220,12 @@ class Reports:
             self._working = None
         ended_s = time.monotonic()
         self._kept[run] = _Kept(
-            told=told, version=version, settled=until_ns == lost_ns, at_s=ended_s, cost_s=ended_s - begun
+            told=told,
+            version=version,
+            corrected=corrected,
+            settled=until_ns == lost_ns,
+            at_s=ended_s,
+            cost_s=ended_s - begun,
         )
         self._cursors[run] = cursor
         while len(self._cursors) > _HELD_RUNS:
@@ -204,19 +240,17 @@ class Reports:
         if cursor is not None:
             cursor.close()
 
-    def _run_id(self, run: str) -> int:
-        """The key of the landed run that a name stands for."""
+    def _parts(self, run: str) -> tuple[int, ...]:
+        """The keys of the landed runs that a name stands for."""
         cursor = self._store.cursor()
         try:
             name, mark, number = run.rpartition(_LAUNCH)
             names = [run, *([name] if mark and number.isdecimal() else [])]
-            found = dict(
-                cursor.execute("SELECT run, run_id FROM runs WHERE run IN (SELECT unnest(?))", [names]).fetchall()
-            )
+            found = parts_of(cursor, names)
             for one in names:
                 if one in found:
-                    return int(found[one])
-            known = [row[0] for row in cursor.execute("SELECT run FROM runs ORDER BY run LIMIT 1000").fetchall()]
+                    return found[one]
+            known = run_names(cursor)[:_KNOWN]
         finally:
             cursor.close()
         raise UnknownRun(run, known)

@@ -7,13 +7,17 @@ and catches up when it is opened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
 
+from goodput_analytics.notes import IncidentPlace
+from goodput_collector import control
 from goodput_collector.archive import Archive, Record
 from goodput_collector.chunks import Answer, Chunk
+from goodput_collector.corrections import Correction, Wish, as_json, find, plan
 from goodput_collector.database import one_row, open_database
 from goodput_collector.errors import ArchiveError, DatabaseError, DatabaseLockedError, StorageError
 from goodput_collector.lander import Lander, Replay
@@ -113,20 +117,56 @@ class Store:
         records = [admit(at, chunk) for at, chunk in zip(known, chunks, strict=True)]
         kept = [record for record in records if record is not None]
         if kept:
-            try:
-                end = self.archive.append(kept)
-            except OSError as error:
-                raise StorageError(f"The archive could not be written ({error.strerror or error}).") from error
-            self.healthy = False
-            try:
-                self.lander.land(kept, end)
-            except duckdb.Error as error:
-                raise StorageError(f"The database could not be written ({_first_line(error)}).") from error
-            self.healthy = True
+            self._keep(kept)
         return [
             Answer(offset_bytes=at if record is None else record.end_bytes, fits=chunk.offset_bytes == at)
             for at, record, chunk in zip(known, records, chunks, strict=True)
         ]
+
+    def correct(self, wish: Wish, place: IncidentPlace | None, at_ns: int) -> Correction:
+        """Makes a correction for good; what was made before is not made again. `place`: of the incident.
+
+        Raises UnknownRun, BadRequestError, or StorageError as `take` does.
+        """
+        if not self.healthy:
+            self.heal()
+        with self._reading() as con:
+            made, known = plan(con, wish.checked(), place, at_ns)
+        if not known:
+            self._keep([control.record({"correct": as_json(made)})])
+        return made
+
+    def undo(self, id_: str, who: str, at_ns: int) -> Correction:
+        """Undoes a correction for good. Raises BadRequestError (404) where there is none, or StorageError."""
+        if not self.healthy:
+            self.heal()
+        with self._reading() as con:
+            before = find(con, id_)
+        if before.undone_ns is None:
+            self._keep([control.record({"undo": {"id": id_, "at_ns": at_ns, "who": who}})])
+        with self._reading() as con:
+            return find(con, id_)
+
+    def _keep(self, records: Sequence[Record]) -> None:
+        """Has a group in the archive and in the database. Raises StorageError."""
+        try:
+            end = self.archive.append(records)
+        except OSError as error:
+            raise StorageError(f"The archive could not be written ({error.strerror or error}).") from error
+        self.healthy = False
+        try:
+            self.lander.land(records, end)
+        except duckdb.Error as error:
+            raise StorageError(f"The database could not be written ({_first_line(error)}).") from error
+        self.healthy = True
+
+    @contextmanager
+    def _reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        cursor = self.cursor()
+        try:
+            yield cursor
+        finally:
+            cursor.close()
 
     def heal(self) -> None:
         """Lands what the database lacks, after a failure. Raises StorageError while it cannot be done."""

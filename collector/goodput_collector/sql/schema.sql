@@ -85,3 +85,20 @@ CREATE TABLE IF NOT EXISTS step_blocks (
     last_told_ns BIGINT NOT NULL,
     backwards BIGINT NOT NULL,         -- how many end before they start; elsewhere they end when they start
     back BOOLEAN NOT NULL, again BOOLEAN NOT NULL);   -- a number falls behind the one before it, or repeats it
+-- Grain: correction. What people corrected, in order of `place`; what was recorded stays as it is.
+CREATE TABLE IF NOT EXISTS corrections (
+    id VARCHAR PRIMARY KEY, place BIGINT NOT NULL, at_ns BIGINT NOT NULL, who VARCHAR NOT NULL,
+    act VARCHAR NOT NULL,              -- rename, merge, delete or incident
+    run VARCHAR NOT NULL,              -- the run, by its recorded name; said  as it was called then
+    said VARCHAR NOT NULL,
+    target VARCHAR,                    -- rename: the new name; merge: the other run, by its recorded name
+    source VARCHAR, part BIGINT, life BIGINT, inside BOOLEAN,   -- incident: a process of its attempt, and which of its ends
+    cause VARCHAR, note VARCHAR,
+    undone_ns BIGINT, undone_by VARCHAR);
+-- Grain: recorded run that is shown as another, under another name, or not at all: what follows from `corrections`.
+CREATE TABLE IF NOT EXISTS shown (
+    run_id INTEGER NOT NULL, root_id INTEGER NOT NULL, run VARCHAR NOT NULL, hidden BOOLEAN NOT NULL);
+-- Grain: recorded run. root_id: the run that it is a part of, mostly itself; run: what that one is called.
+CREATE VIEW IF NOT EXISTS shown_runs AS
+SELECT r.run_id, coalesce(s.root_id, r.run_id) AS root_id, coalesce(s.run, r.run) AS run, coalesce(s.hidden, false) AS hidden
+FROM runs r LEFT JOIN shown s ON s.run_id = r.run_id;

@@ -1,0 +1,107 @@
+"""Corrections made to a database that no collector holds; where it has an archive, they are kept there as well."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+
+from goodput_analytics import report
+from goodput_analytics.notes import IncidentPlace, incident_place
+from goodput_collector import corrections
+from goodput_collector.archive import archive_id
+from goodput_collector.corrections import Act, Correction, Wish
+from goodput_collector.database import one_row, open_database
+from goodput_collector.errors import ArchiveError, DatabaseError
+from goodput_collector.store import Store
+
+
+class Editor:
+    """Makes corrections, and undoes them."""
+
+    def __init__(
+        self,
+        con: duckdb.DuckDBPyConnection,
+        correct: Callable[[Wish, IncidentPlace | None], Correction],
+        undo: Callable[[str, str], Correction],
+    ) -> None:
+        self._con = con
+        self._correct = correct
+        self._undo = undo
+
+    def correct(self, wish: Wish) -> Correction:
+        """Makes a correction. Raises UnknownRun, or BadRequestError for what makes no sense."""
+        checked = wish.checked()
+        place = None
+        if checked.act is Act.INCIDENT and checked.attempt is not None:
+            report(self._con, checked.run)
+            place = incident_place(self._con, checked.attempt, checked.abort_ns)
+        return self._correct(checked, place)
+
+    def undo(self, id_: str, who: str = "") -> Correction:
+        """Undoes one. Raises BadRequestError where there is none."""
+        return self._undo(id_, who)
+
+
+@contextmanager
+def edited(db: Path, archive: Path, clock_ns: Callable[[], int] = time.time_ns) -> Iterator[Editor]:
+    """An editor of the database `db`, whose archive is looked for at `archive`.
+
+    Raises DatabaseError, DatabaseLockedError while a collector holds it, or ArchiveError where a collector's archive is
+    not there: what is not kept in it would be lost when the database is made again.
+    """
+    if not db.exists():
+        raise DatabaseError(f"There is no database at {db}; name one with --db, or a collector with --url.")
+    if archive.is_dir() and archive_id(archive) is not None:
+        store = Store(db, archive)
+        try:
+            con = store.cursor()
+            try:
+                yield Editor(
+                    con,
+                    lambda wish, place: store.correct(wish, place, clock_ns()),
+                    lambda id_, who: store.undo(id_, who, clock_ns()),
+                )
+            finally:
+                con.close()
+        finally:
+            store.close()
+        return
+    base = open_database(db)
+    try:
+        if one_row(base, "SELECT 1 FROM duckdb_tables() WHERE table_name = 'archive_position' AND NOT temporary"):
+            raise ArchiveError(
+                f"{db} was made by a collector, and its archive is not at {archive}: name it with --archive."
+            )
+        con = base.cursor()
+
+        def correct(wish: Wish, place: IncidentPlace | None) -> Correction:
+            made, known = corrections.plan(base, wish, place, clock_ns())
+            if not known:
+                _at_once(base, lambda: corrections.write(base, made))
+            return made
+
+        def undo(id_: str, who: str) -> Correction:
+            corrections.find(base, id_)
+            _at_once(base, lambda: corrections.undo(base, id_, clock_ns(), who))
+            return corrections.find(base, id_)
+
+        try:
+            yield Editor(con, correct, undo)
+        finally:
+            con.close()
+    finally:
+        base.close()
+
+
+def _at_once(con: duckdb.DuckDBPyConnection, work: Callable[[], None]) -> None:
+    con.execute("BEGIN")
+    try:
+        work()
+        con.execute("COMMIT")
+    except BaseException:
+        con.execute("ROLLBACK")
+        raise
