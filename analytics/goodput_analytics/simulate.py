@@ -82,7 +82,7 @@ def simulate(job: Job, interval_s: float, *, runs: int = 400, seed: int = 1) -> 
         raise ValueError(f"runs must be from 1 to {MOST_RUNS:,}; it is {runs}")
     if job.elastic and runs * job.elastic.nodes > MOST_NODE_RUNS:
         raise ValueError(
-            f"runs times nodes must be {MOST_NODE_RUNS:,} or less; {runs:,} runs of {job.elastic.nodes:,} nodes are more"
+            f"runs times nodes must be {MOST_NODE_RUNS:,} or less; they are {runs:,} and {job.elastic.nodes:,}"
         )
     state = _Runs(job, interval_s, runs, np.random.default_rng(seed))
     state.go()

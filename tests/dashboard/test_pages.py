@@ -13,6 +13,7 @@ import made_runs
 from goodput_analytics import Report, report
 from goodput_analytics.advice_run import advise
 from goodput_analytics.fleet import lost_gpu_s, price_gpu_s
+from goodput_collector.advice_view import run_json
 from goodput_collector.database import open_database
 from goodput_collector.figures import GpuTime, duration, percent
 from goodput_dashboard import context
@@ -182,6 +183,29 @@ def test_checkpoints_tell_young_daly_and_how_sure_that_is(opened: Open, tmp_path
     assert list(changes["points of goodput"]) == [100 * one.gained_ratio for one in best.what_ifs]
     assert list(silences["asks for, s"]) == [one.timeout_s for one in timeout.kinds]
     assert list(saves["step"]) == [30, 60]
+
+
+def test_the_checkpoints_page_tells_what_the_command_tells(opened: Open, tmp_path: Path) -> None:
+    at = opened("checkpoints", made_runs.stormy(), run="stormy")
+    con = open_database(tmp_path / "made.duckdb", read_only=True)
+    told_ = run_json(advise(con, "stormy"), 36.0)
+    con.close()
+    saves, noise, actual = told_["saves"], told_["noise"], told_["actual"]
+    for part in (
+        *(duration(saves[key]) for key in ("mean_s", "p50_s", "p90_s", "p99_s", "max_s")),
+        f"A restart takes {duration(told_['restart_s'])}. 0 hangs: ",
+        "0 planned stops, 0 rollbacks, 0 failures before a first step",
+    ):
+        assert part in text(at), part
+    assert f"a rank is slow in {percent(noise['slow_ratio'])}" in "".join(one.value for one in at.caption)
+    at.number_input(key="save_price").set_value(36.0).run()
+    tables = [one.value for one in at.dataframe]
+    intervals, changes = (next(one for one in tables if name in one) for name in ("interval", "change"))
+    lost = dict(zip(intervals["interval"], intervals["lost in money"], strict=True))
+    assert (lost["in use"], lost["best"]) == pytest.approx((actual["waste_cost"], told_["waste_cost"]))
+    wasted = dict(zip(intervals["interval"], intervals["lost by the model, GPU-s"], strict=True))
+    assert (wasted["in use"], wasted["best"]) == pytest.approx((actual["waste_gpu_s"], told_["waste_gpu_s"]))
+    assert list(changes["in money"]) == pytest.approx([one["gained_cost"] for one in told_["what_ifs"]])
 
 
 def test_without_a_save_the_page_says_how_to_report_one(opened: Open) -> None:

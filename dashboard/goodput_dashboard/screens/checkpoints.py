@@ -6,15 +6,16 @@ import streamlit as st
 
 from goodput_analytics import Report
 from goodput_analytics.advice_cost import CostModel
-from goodput_analytics.advice_interval import IntervalAdvice
+from goodput_analytics.advice_interval import IntervalAdvice, cost
 from goodput_analytics.advice_run import RunAdvice
+from goodput_analytics.advice_saves import RECENT, SaveTimes
 from goodput_analytics.saving import saving
 from goodput_analytics.scale import Noise
 from goodput_analytics.simulate import Outcome, simulate
 from goodput_analytics.simulate_job import Job
 from goodput_analytics.timeouts import TimeoutAdvice
 from goodput_dashboard import charts, context, parts, words
-from goodput_dashboard.figures import duration, moment, percent, unit_for
+from goodput_dashboard.figures import counted, duration, moment, percent, unit_for
 
 POINTS = 400
 MOST_SAVES = 2_000
@@ -86,22 +87,54 @@ def _interval(report: Report) -> None:
     if advice is None:
         st.info(f"There is no advice now: {told.trouble}")
         return
+    if advice.saves is not None:
+        _blocked(advice.saves)
     _failures(advice)
+    _restarts(advice)
     if advice.interval is None:
         st.info(_no_interval(advice))
     else:
         _best(report, advice, advice.interval)
     if advice.timeout is not None:
         _timeout(report, advice, advice.timeout)
-    if advice.noise is not None:
+    if advice.noise is None:
+        st.caption(
+            "What noise would cost at more ranks is not known: ranks do not tell their own work, or too few steps do."
+        )
+    else:
         _scale(advice.noise)
+
+
+def _blocked(saves: SaveTimes) -> None:
+    """How long saves block, by quantile, and where that goes."""
+    trend = ""
+    if saves.trend_ratio is not None:
+        counts = ", beyond chance, and they alone count below" if saves.trending else ", which may be chance"
+        trend = f" The last {RECENT} take {saves.trend_ratio:.2f} times those before{counts}."
+    background = ""
+    if saves.async_ratio > 0:
+        background = (
+            f" {percent(saves.async_ratio)} of them go on in the background, and are durable {duration(saves.write_s)} "
+            "later."
+        )
+    st.markdown(
+        f"{counted(saves.count, 'durable save')}: each blocks **{duration(saves.mean_s)}** on average, half of them no "
+        f"more than {duration(saves.p50_s)}, nine in ten no more than {duration(saves.p90_s)}, 99 in a hundred no more "
+        f"than {duration(saves.p99_s)}, the longest {duration(saves.max_s)}.{trend}{background}"
+    )
+
+
+def _restarts(advice: RunAdvice) -> None:
+    restart = "No restart was seen" if advice.restart_s is None else f"A restart takes {duration(advice.restart_s)}"
+    hangs = counted(advice.hangs, "hang")
+    st.markdown(f"{restart}. {hangs}: {duration(advice.hang_s)} for each failure until somebody acts.")
 
 
 def _failures(advice: RunAdvice) -> None:
     seen = advice.interruptions
-    apart = ", ".join(
-        f"{count:,} {what if count == 1 else what + 's'}"
-        for count, what in ((advice.planned_stops, "planned stop"), (advice.rollbacks, "rollback"))
+    apart = (
+        f"{counted(advice.planned_stops, 'planned stop')}, {counted(advice.rollbacks, 'rollback')}, "
+        f"{counted(advice.startup_failures, 'failure')} before a first step"
     )
     if seen.mean_s is None:
         least = "" if seen.low_s is None else f"; the true time between two is {duration(seen.low_s)} or more"
@@ -155,18 +188,24 @@ def _best(report: Report, advice: RunAdvice, best: IntervalAdvice) -> None:
         )
     st.caption(f"From {low} to {high} it costs less than one point of goodput more than at the best.{now}{unsure}")
     st.markdown("##### By the model and simulated")
+    price = st.number_input("Price of a GPU-hour", min_value=0.0, value=0.0, step=0.1, key="save_price",
+                            help="To tell losses in money. 0: not told.") or None  # fmt: skip
     named = [("in use", best.actual_s), ("Young", best.young_s), ("Daly", best.daly_s), ("best", best.optimal_s)]
     rows = []
     for name, interval_s in named:
         if interval_s is not None and interval_s > 0:
             tried = _simulated(best.model, interval_s)
+            shares = best.model.shares(interval_s)
+            lost_gpu_s = None if best.held_gpu_s is None else shares.waste_ratio * best.held_gpu_s
             rows.append(
                 {
                     "interval": name,
                     "work between saves": duration(interval_s),
-                    "goodput by the model, %": 100 * best.model.shares(interval_s).goodput_ratio,
+                    "goodput by the model, %": 100 * shares.goodput_ratio,
                     "simulated, %": 100 * tried.goodput_ratio,
                     "standard error, points": None if tried.stderr is None else 100 * tried.stderr,
+                    f"lost by the model, {unit.short}": unit.value(lost_gpu_s),
+                    **({} if price is None else {"lost in money": cost(lost_gpu_s, price)}),
                 }
             )
     number = st.column_config.NumberColumn(format="%.1f")
@@ -178,6 +217,8 @@ def _best(report: Report, advice: RunAdvice, best: IntervalAdvice) -> None:
             "goodput by the model, %": number,
             "simulated, %": number,
             "standard error, points": st.column_config.NumberColumn(format="%.2f"),
+            f"lost by the model, {unit.short}": st.column_config.NumberColumn(format="%,.1f"),
+            "lost in money": st.column_config.NumberColumn(format="%,.2f"),
         },
     )
     if best.what_ifs:
@@ -189,13 +230,18 @@ def _best(report: Report, advice: RunAdvice, best: IntervalAdvice) -> None:
                     "assumed": None if one.change == "all" else one.assumes,
                     "then save every": duration(one.optimal_s),
                     "points of goodput": 100 * one.gained_ratio,
-                    unit.short: None if one.gained_gpu_s is None else one.gained_gpu_s / unit.gpu_s,
+                    unit.short: unit.value(one.gained_gpu_s),
+                    **({} if price is None else {"in money": cost(one.gained_gpu_s, price)}),
                 }
                 for one in best.what_ifs
             ],
             "what_ifs",
             alt="What other changes would be worth",
-            config={"points of goodput": number, unit.short: st.column_config.NumberColumn(format="%,.1f")},
+            config={
+                "points of goodput": number,
+                unit.short: st.column_config.NumberColumn(format="%,.1f"),
+                "in money": st.column_config.NumberColumn(format="%,.2f"),
+            },
         )
 
 
@@ -233,7 +279,7 @@ def _timeout(report: Report, advice: RunAdvice, timeout: TimeoutAdvice) -> None:
                 "median, s": one.median_s,
                 "longest, s": one.longest_s,
                 "asks for, s": one.timeout_s,
-                "enough seen": one.risk_known,
+                "risk known": one.risk_known,
             }
             for one in timeout.kinds
         ],
@@ -241,11 +287,14 @@ def _timeout(report: Report, advice: RunAdvice, timeout: TimeoutAdvice) -> None:
         alt="Legal silences, and the timeout that each kind asks for",
         config=dict.fromkeys(("median, s", "longest, s", "asks for, s"), seconds),
     )
+    if timeout.cut_stalls:
+        st.caption(f"{counted(timeout.cut_stalls, 'stall')} that ended by themselves would have been cut.")
 
 
 def _scale(noise: Noise) -> None:
     st.markdown("#### What slow steps would cost at scale", help=words.SCALE)
     formula = noise.formula_by_ranks
+    slow = "" if noise.slow_factor is None else f", and then takes {noise.slow_factor:.2f} times as long"
     parts.table(
         [
             {
@@ -261,7 +310,7 @@ def _scale(noise: Noise) -> None:
     )
     st.caption(
         f"{noise.ranks:,} ranks wait for one another here, and a step takes {noise.observed_slowdown:.3f} × what it "
-        f"would without noise; a rank is slow in {percent(noise.slow_ratio)} of its steps."
+        f"would without noise; a rank is slow in {percent(noise.slow_ratio)} of its steps{slow}."
     )
 
 
