@@ -261,8 +261,9 @@ def _timeout_words(timeout: TimeoutAdvice | None, told: RunAdvice, price: float 
         if timeout.risk_ratio is not None
         else "the risk is not known: silences of a kind are too few, or the longest too far from the others"
     )
+    themselves = "itself" if timeout.cut_stalls == 1 else "themselves"
     stalls = (
-        f" {counted(timeout.cut_stalls, 'stall')} that ended by themselves would have been cut."
+        f" {counted(timeout.cut_stalls, 'stall')} that ended by {themselves} would have been cut."
         if timeout.cut_stalls
         else ""
     )

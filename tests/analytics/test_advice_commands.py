@@ -134,6 +134,17 @@ def test_a_record_and_advice_have_the_same_keys_with_and_without_an_interval(
     assert list(as_json(capsys, "advise", "empty")) == list(full)
 
 
+def test_a_stall_that_the_timeout_would_have_cut_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    life = Life(shape=Shape())
+    life.launch()
+    life.plain(40)
+    life.stall(300_000_000_000)
+    life.plain(40)
+    life.finish(0, 0)
+    landed(capsys, life.events)
+    assert "1 stall that ended by itself would have been cut." in words(capsys, "advise", "planned")
+
+
 def test_other_numbers_of_ranks(capsys: pytest.CaptureFixture[str]) -> None:
     landed(capsys, story(4).events)
     told = as_json(capsys, "advise", "planned", "--ranks", "8,4096")

@@ -197,6 +197,7 @@ def test_the_checkpoints_page_tells_what_the_command_tells(opened: Open, tmp_pat
         "0 planned stops, 0 rollbacks, 0 failures before a first step",
     ):
         assert part in text(at), part
+    assert "In a simulated job" not in text(at)  # what explains a constant is no part of the page
     assert f"a rank is slow in {percent(noise['slow_ratio'])}" in "".join(one.value for one in at.caption)
     at.number_input(key="save_price").set_value(36.0).run()
     tables = [one.value for one in at.dataframe]

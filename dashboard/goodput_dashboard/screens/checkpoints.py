@@ -20,8 +20,7 @@ from goodput_dashboard.figures import counted, duration, moment, percent, unit_f
 POINTS = 400
 MOST_SAVES = 2_000
 SIMULATED_RUNS = 200
-FAILURES = 100
-"""In a simulated job, about."""
+FAILURES = 100  # in a simulated job, about (as a string below the name Streamlit would write this on the page)
 
 
 def body(report: Report) -> None:
@@ -288,7 +287,8 @@ def _timeout(report: Report, advice: RunAdvice, timeout: TimeoutAdvice) -> None:
         config=dict.fromkeys(("median, s", "longest, s", "asks for, s"), seconds),
     )
     if timeout.cut_stalls:
-        st.caption(f"{counted(timeout.cut_stalls, 'stall')} that ended by themselves would have been cut.")
+        themselves = "itself" if timeout.cut_stalls == 1 else "themselves"
+        st.caption(f"{counted(timeout.cut_stalls, 'stall')} that ended by {themselves} would have been cut.")
 
 
 def _scale(noise: Noise) -> None:
