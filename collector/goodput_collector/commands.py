@@ -23,7 +23,7 @@ from goodput_collector.contract import TIME_LIMIT_NS
 from goodput_collector.correct_commands import CORRECT
 from goodput_collector.figures import NS_PER_S, counted, name
 from goodput_collector.metrics_commands import METRICS
-from goodput_collector.service_commands import SERVICE
+from goodput_collector.service_commands import SERVICE, NoRedaction, Redact
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,14 +68,18 @@ def ingest(
         list[Path], typer.Argument(help="Event files (JSON Lines), or folders of them.", metavar="FILE...")
     ],
     db: Database = DEFAULT_DB,
+    redact: Redact = None,
+    no_redaction: NoRedaction = False,
     json: AsJson = False,
 ) -> None:
     """Load event files into a database, once, and exit. What was loaded before is not loaded again."""
     with plain_errors(db):
         from goodput_collector.landing import ingest_files
+        from goodput_collector.redaction import Redaction
 
+        redaction = Redaction(redact or (), usual=not no_redaction)
         with _progress_bar() as progress:
-            summary = ingest_files(db, _event_files(files), progress)
+            summary = ingest_files(db, _event_files(files), progress, redaction)
         if json:
             _print_json(asdict(summary))
         else:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from goodput_collector.batch import Batch
 from goodput_collector.database import one_row, sql_text
+from goodput_collector.redaction import USUAL
 from goodput_collector.settle import Repeats, settle
 from goodput_collector.shown import refresh
 from goodput_collector.stage import Carry, Stage
@@ -229,11 +230,11 @@ class Intake:
         for fault in batch.faults:
             index = batch.slice_of(fault.pos)
             offset = fault.pos - int(batch.starts[index]) + parts[index].slice.base_bytes
-            rows.append((ids[index], offset, str(fault.reason), fault.head, False))
+            rows.append((ids[index], offset, str(fault.reason), USUAL.line(fault.head), False))
             counts.setdefault(index, Counter())[str(fault.reason)] += 1
         for index, part in enumerate(parts):
             for one in part.slice.skipped:
-                rows.append((ids[index], one.offset_bytes, str(one.reason), one.head, one.pending))
+                rows.append((ids[index], one.offset_bytes, str(one.reason), USUAL.line(one.head), one.pending))
                 counts.setdefault(index, Counter())[str(one.reason)] += 1
         if rows:
             self._put_down(self._bounded(sorted(rows)))

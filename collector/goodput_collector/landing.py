@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import duckdb
 from goodput_collector.database import open_database
 from goodput_collector.errors import GoodputCollectorError
 from goodput_collector.intake import Intake, Part
+from goodput_collector.redaction import USUAL, Redaction
 from goodput_collector.streams import SLICE_BYTES, StreamReader, check_readable
 
 Progress = Callable[[int, int], None]
@@ -63,11 +64,15 @@ class _Tally:
 
 
 def ingest_files(
-    db_path: str | PathLike[str], files: Sequence[str | PathLike[str]], progress: Progress | None = None
+    db_path: str | PathLike[str],
+    files: Sequence[str | PathLike[str]],
+    progress: Progress | None = None,
+    redaction: Redaction = USUAL,
 ) -> IngestSummary:
     """Loads event files (JSON Lines, also `.gz`) into the database at `db_path`, which is created if there is none.
 
-    What was loaded before is not loaded again. `progress` is called with bytes done and bytes in all. Raises
+    What was loaded before is not loaded again. `progress` is called with bytes done and bytes in all; `redaction` blots
+    secrets out. Raises
     GoodputCollectorError, before anything is loaded, where a file or the database cannot be used.
     """
     paths = [Path(name) for name in files]
@@ -75,7 +80,7 @@ def ingest_files(
         check_readable(path)
     con = open_database(db_path)
     try:
-        return Landing(con).take(paths, progress)
+        return Landing(con, redaction=redaction).take(paths, progress)
     except duckdb.IOException as error:
         raise GoodputCollectorError(
             f"The database {db_path} could not be written ({str(error).splitlines()[0]}); make room and load again."
@@ -87,9 +92,17 @@ def ingest_files(
 class Landing:
     """Loads files through one open connection, which nobody else may use meanwhile."""
 
-    def __init__(self, con: duckdb.DuckDBPyConnection, *, slice_bytes: int = SLICE_BYTES, fast: bool = True) -> None:
+    def __init__(
+        self,
+        con: duckdb.DuckDBPyConnection,
+        *,
+        slice_bytes: int = SLICE_BYTES,
+        fast: bool = True,
+        redaction: Redaction = USUAL,
+    ) -> None:
         self._con = con
         self._slice_bytes = slice_bytes
+        self._redaction = redaction
         self._intake = Intake(con, fast=fast)
 
     def take(self, paths: Sequence[Path], progress: Progress | None = None) -> IngestSummary:
@@ -149,7 +162,8 @@ class Landing:
         with StreamReader(path, known.offset_bytes, known.fingerprint) as reader:
             first = True
             for one in reader.slices(self._slice_bytes):
-                yield Part(name=name, slice=one, begins=first and not reader.resumed)
+                told = replace(one, data=self._redaction.lines(one.data))
+                yield Part(name=name, slice=told, begins=first and not reader.resumed)
                 first = False
 
 

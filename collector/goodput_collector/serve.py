@@ -23,6 +23,7 @@ from goodput_collector.metrics import MetricOptions
 from goodput_collector.metrics_board import Board, BoardThread
 from goodput_collector.notify import ServiceManager
 from goodput_collector.pace import Pace
+from goodput_collector.redaction import USUAL, Redaction
 from goodput_collector.reports import Reports
 from goodput_collector.requests import CheckpointRequests
 from goodput_collector.shipping import SPOOL_MAX_BYTES, Shipper
@@ -52,6 +53,7 @@ class ServeOptions:
         spool_max_bytes: most bytes in the spool.
         stream_bytes_per_s: how fast one stream may come.
         metrics: what /metrics tells.
+        redaction: what is blotted out of what is kept.
     """
 
     spool: Path | None
@@ -65,6 +67,7 @@ class ServeOptions:
     spool_max_bytes: int = SPOOL_MAX_BYTES
     stream_bytes_per_s: float = 64 * 2**20
     metrics: MetricOptions = field(default_factory=MetricOptions)
+    redaction: Redaction = USUAL
 
 
 def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
@@ -205,7 +208,7 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
 
 @contextlib.contextmanager
 def _stored(options: ServeOptions) -> Iterator[Store]:
-    store = Store(options.db, options.archive)
+    store = Store(options.db, options.archive, options.redaction)
     try:
         yield store
     finally:

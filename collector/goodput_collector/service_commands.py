@@ -42,6 +42,12 @@ MetricHours = Annotated[
     float, typer.Option("--metric-hours", help="How long a run that ended stays in /metrics, in hours.", min=0)
 ]
 
+Redact = Annotated[
+    list[str] | None,
+    typer.Option("--redact", help="A further pattern of what is blotted out; may be repeated.", metavar="REGEX"),
+]
+NoRedaction = Annotated[bool, typer.Option("--no-redaction", help="Keep what looks like a secret as it was told.")]
+
 
 @SERVICE.command(epilog="Example: goodput collect --db run.duckdb --listen 127.0.0.1:9470")
 def collect(
@@ -66,6 +72,8 @@ def collect(
     metric_label: MetricLabel = None,
     metric_runs: MetricRuns = 200,
     metric_hours: MetricHours = 6,
+    redact: Redact = None,
+    no_redaction: NoRedaction = False,
 ) -> None:
     """Collect events, keep each once, and answer questions, until told to stop.
 
@@ -77,6 +85,7 @@ def collect(
         from goodput.directory import default_spool_directory
         from goodput_collector.access import Access, parse_address, read_token
         from goodput_collector.metrics import MetricOptions
+        from goodput_collector.redaction import Redaction
         from goodput_collector.serve import ServeOptions, say_on_stderr, serve
 
         try:
@@ -104,6 +113,7 @@ def collect(
             keep_spool=keep_spool,
             spool_max_bytes=int(spool_max_gib * _GIB),
             metrics=metrics,
+            redaction=Redaction(redact or (), usual=not no_redaction),
         )
         serve(options, say_on_stderr)
 

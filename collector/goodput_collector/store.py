@@ -22,21 +22,24 @@ from goodput_collector.database import one_row, open_database
 from goodput_collector.errors import ArchiveError, DatabaseError, DatabaseLockedError, StorageError
 from goodput_collector.lander import Lander, Replay
 from goodput_collector.lines import HEAD_BYTES, MAX_LINE_BYTES
+from goodput_collector.redaction import NOTHING, USUAL, Redaction
 
 
-def admit(known_bytes: int, chunk: Chunk) -> Record | None:
+def admit(known_bytes: int, chunk: Chunk, redaction: Redaction = NOTHING) -> Record | None:
     """What of a chunk is kept, for a stream that stands at `known_bytes`: its whole lines. None: nothing.
 
-    A line that is too long to be held is left out, but for its head, so that the stream can go on.
+    Secrets in it are blotted out. A line that is too long to be held is left out, but for its head, so that the stream
+    can go on.
     """
     if chunk.offset_bytes != known_bytes:
         return None
     size = len(chunk.data) if chunk.final else chunk.data.rfind(b"\n") + 1
     if size:
-        return Record(name=chunk.stream, offset_bytes=known_bytes, end_bytes=known_bytes + size, data=chunk.data[:size])
+        data = redaction.lines(chunk.data[:size])
+        return Record(name=chunk.stream, offset_bytes=known_bytes, end_bytes=known_bytes + size, data=data)
     if len(chunk.data) > MAX_LINE_BYTES:
         end = known_bytes + len(chunk.data)
-        head = chunk.data[:HEAD_BYTES]
+        head = redaction.line(chunk.data[:HEAD_BYTES])
         return Record(name=chunk.stream, offset_bytes=known_bytes, end_bytes=end, data=head, skipped=True)
     return None
 
@@ -51,14 +54,15 @@ class Store:
         before_reopen: called before the database is opened anew after a failure, which must find no connection left.
     """
 
-    def __init__(self, db_path: Path, archive_path: Path) -> None:
-        """Opens both, made where there are none, and lands what the database lacks.
+    def __init__(self, db_path: Path, archive_path: Path, redaction: Redaction = USUAL) -> None:
+        """Opens both, made where there are none, and lands what the database lacks. `redaction`: of what is kept.
 
         Raises DatabaseError, DatabaseLockedError or ArchiveError, with what to do.
         """
         self.healthy = False
         self.before_reopen: Callable[[], None] = lambda: None
         self._db_path = db_path
+        self._redaction = redaction
         try:
             self._base = open_database(db_path)
         except DatabaseLockedError:
@@ -114,7 +118,7 @@ class Store:
         if not self.healthy:
             self.heal()
         known = self.offsets([chunk.stream for chunk in chunks])
-        records = [admit(at, chunk) for at, chunk in zip(known, chunks, strict=True)]
+        records = [admit(at, chunk, self._redaction) for at, chunk in zip(known, chunks, strict=True)]
         kept = [record for record in records if record is not None]
         if kept:
             self._keep(kept)
