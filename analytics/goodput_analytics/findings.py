@@ -65,6 +65,11 @@ def span(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2g} s"
 
 
+def _step(seconds: float) -> str:
+    """The length of a step, closely enough to see a change of a few per cent."""
+    return f"{seconds:#.3g} s" if seconds < 100 else span(seconds)
+
+
 def several(count: int, one: str) -> str:
     """A number of things, in the singular or the plural."""
     return f"{count:,} {one}" if count == 1 else f"{count:,} {one}s"
@@ -278,7 +283,7 @@ def _slower_steps(e: Evidence) -> Iterator[Finding]:
     since = datetime.fromtimestamp(change.since_ns / NS_PER_S, UTC).strftime("%Y-%m-%d %H:%M:%S")
     first = ", with a new attempt" if change.new_attempt else ""
     evidence = (
-        f"It began at {since} UTC{first}: {span(change.before_s)} before, {span(change.after_s)} after; "
+        f"It began at {since} UTC{first}: {_step(change.before_s)} before, {_step(change.after_s)} after; "
         f"{change.part} grew most."
     )
     then = {

@@ -10,6 +10,7 @@ from loading import loaded
 
 from goodput_analytics import Category, Checkpoints, Finding, Incident, Quality, Straggler, report
 from goodput_analytics.findings import Evidence, find, hours, span
+from goodput_analytics.step_changes import StepChange
 from reference.stories import Story
 
 NO_SAVES = Checkpoints(
@@ -326,3 +327,54 @@ def test_a_fifth_more_is_no_slowdown() -> None:
     assert "common_slowdown" in found_in(all_slow(dict.fromkeys(range(20, 30), 1.21)))
     # One rank alone is not more than half of the ranks.
     assert "common_slowdown" not in found_in(all_slow(dict.fromkeys(range(20, 30), 2.0), ranks=1))
+
+
+def slower(**more: Any) -> StepChange:
+    """Steps that took 1 s and take 1.056 s, since a step in the middle of an attempt."""
+    fields: dict[str, Any] = {
+        "step": 42_783, "attempt": 1, "since_ns": 1_800_000_000 * 10**9, "until_ns": 1_800_100_000 * 10**9,
+        "until_step": 99_999, "steps": 57_217, "lasts": True, "before_s": 1.0, "after_s": 1.056, "change_ratio": 0.056,
+        "extra_gpu_s": 36_000.0, "part": "straggler", "part_s": 0.05, "ranks_before": 16, "ranks": 16,
+        "new_attempt": False,
+    }  # fmt: skip
+    return StepChange(**fields | more)
+
+
+def test_slower_steps_tell_since_when_and_who_is_the_slowest() -> None:
+    named = slower(node="r7", slowest_ratio=0.96)
+    one = told(evidence(step_change=named))["slower_steps"]
+    assert one.says == "From step 42,783 on steps take 5.6 % longer: 10.0 GPU-hours so far."
+    assert one.evidence == (
+        "It began at 2027-01-15 08:00:00 UTC: 1.00 s before, 1.06 s after; straggler grew most. "
+        "From then on node r7 is the slowest in 96 % of steps."
+    )
+    assert one.next.startswith("See what happened to node r7 at that time")
+    assert one.gpu_s == 36_000
+    alone = told(evidence(step_change=slower(node="r7", rank=3, slowest_ratio=0.96)))["slower_steps"]
+    assert "rank 3 on node r7 is the slowest" in alone.evidence
+    unplaced = told(evidence(step_change=slower(rank=3, slowest_ratio=0.96)))["slower_steps"]
+    assert "on rank 3 is the slowest" in unplaced.evidence and "to rank 3 at that time" in unplaced.next
+
+
+def test_slower_steps_that_passed_or_that_nobody_made_say_so() -> None:
+    passed = slower(lasts=False, change_ratio=0.25, new_attempt=True)
+    one = told(evidence(step_change=passed))["slower_steps"]
+    assert one.says == "From step 42,783 to 99,999 steps took 25 % longer: 10.0 GPU-hours."
+    assert "UTC, with a new attempt: " in one.evidence and "the slowest" not in one.evidence
+    advice = {
+        part: told(evidence(step_change=slower(part=part)))["slower_steps"].next
+        for part in ("data_wait", "unattributed", "straggler", "productive")
+    }
+    assert len(set(advice.values())) == 4
+    assert evidence(step_change=slower(extra_gpu_s=9_000.0)).allocated_gpu_s == 600_000
+    assert find(evidence({"hang": 400_000.0}, step_change=slower(extra_gpu_s=9_000.0)))[-1].code == "hang"
+
+
+def test_a_slow_node_is_told_with_its_device_where_it_is_one() -> None:
+    node = {"node": "r7", "attempts": 3, "slowest_ratio": 0.9, "expected_ratio": 0.125, "waited_gpu_s": 18_000.0}
+    one = told(evidence(slow_node=node | {"one_device": None}))["slow_node"]
+    assert one.says == "Node r7 was the slowest in 3 attempts, whichever ranks ran on it: 5.0 GPU-hours."
+    assert one.evidence == "It was in 90 % of the steps that waited; chance has 12 %."
+    assert one.gpu_s == 18_000
+    device = told(evidence(slow_node=node | {"one_device": 5}))["slow_node"]
+    assert device.evidence.endswith("Nearly always it was its device 5.")
