@@ -125,6 +125,15 @@ def test_steps_told_together_do_not_hide_the_longest() -> None:
     assert (missing.kinds[0].count, missing.kinds[0].longest_s) == (alone.kinds[0].count - 2, 15)
 
 
+@pytest.mark.parametrize("hung", [False, True])
+def test_a_run_that_hangs_now_is_not_running(hung: bool) -> None:
+    life = Life(shape=Shape())
+    life.launch()  # four steps
+    life.plain(40)
+    life.look(S // 2, hung=hung)
+    assert told(life).running_s == (44 if hung else 44.5)
+
+
 def test_without_an_interruption_there_is_only_a_lower_end() -> None:
     life = Life(shape=Shape())
     life.launch()

@@ -1,8 +1,8 @@
 -- Purpose: how long the run was running, and what ended that.
 -- Inputs:  gp_attempts, gp_tails, gp_end_causes, gp_incidents, gp_members
 -- Grain:   one row.
--- Columns: running_ns     from first steps to ends of attempts; to the last progress where the end was a hang, for
---                        nothing more can fail then
+-- Columns: running_ns     from first steps to ends of attempts; to the last progress where the end was a hang, or
+--                        where it hangs now, for nothing more can fail then
 --          node_ns        the same, times the nodes of each attempt
 --          interruptions  unplanned ends of attempts that were running
 --          startup_failures  unplanned ends of attempts that never made a step
@@ -13,7 +13,9 @@ WITH nodes AS (
     SELECT attempt, count(DISTINCT node) AS nodes FROM gp_members GROUP BY attempt
 ),
 lived AS (
-    SELECT a.attempt, a.gpus, a.world_size, c.end_cause, n.nodes, CASE WHEN c.end_cause = 'hang' THEN t.mark_ns ELSE a.end_ns END - t.first_step_ns AS running_ns
+    SELECT a.attempt, a.gpus, a.world_size, c.end_cause, n.nodes,
+        CASE WHEN c.end_cause = 'hang' OR (c.end_cause = 'live' AND t.hung) THEN t.mark_ns ELSE a.end_ns END
+            - t.first_step_ns AS running_ns
     FROM gp_attempts a
     JOIN gp_end_causes c ON c.attempt = a.attempt
     LEFT JOIN gp_tails t ON t.attempt = a.attempt
