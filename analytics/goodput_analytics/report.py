@@ -345,9 +345,9 @@ def _named_again(con: duckdb.DuckDBPyConnection) -> bool:
 def _slow_node(con: duckdb.DuckDBPyConnection) -> dict[str, Any] | None:
     """The node that was the slowest in more than one attempt and cost most; `one_device`: the device of it that was
     nearly always the one."""
-    from goodput_analytics.views import suspects
+    from goodput_analytics.slow_suspects import steady_suspects
 
-    told: list[dict[str, Any]] = suspects(con).to_pylist()
+    told: list[dict[str, Any]] = steady_suspects(con).to_pylist()
     nodes = [row for row in told if row["grain"] == "node" and row["lasting"] and row["attempts"] > 1]
     if not nodes:
         return None

@@ -15,13 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from goodput_analytics.changes import change_points
-from goodput_analytics.relations import rows, sql
+from goodput_analytics.relations import sql
 from goodput_analytics.settings import NS_PER_S
+from goodput_analytics.slow_suspects import steady_suspects
 
 MOST_CHANGES = 16
 """Changes that are told; the largest stay."""
-MOST_ASKED = 64
-"""Suspects that are looked at for the one who is the slowest since a change."""
 SAME_RATIO = 0.8
 """A rank stands for its node if it was the slowest in this share of the node's steps or more."""
 NEWLY_RATIO = 0.5
@@ -145,13 +144,13 @@ def name_slowest(con: duckdb.DuckDBPyConnection, change: StepChange, from_ns: in
         change: one of `find_changes`.
         from_ns: where the level before it began; None: at the beginning of the run.
     """
-    since = _suspects(con, change.since_ns, change.until_ns)
+    since = steady_suspects(con, change.since_ns, change.until_ns).to_pylist()
     if not since:
         return change
     nodes = [row for row in since if row["grain"] == "node"]
     ranks = [row for row in since if row["grain"] == "rank"]
     worst = max(nodes or ranks, key=lambda row: (row["slowest_steps"], row["slowest_ratio"]))
-    earlier = [row for row in _suspects(con, from_ns, change.since_ns) if _same(row, worst)]
+    earlier = [row for row in steady_suspects(con, from_ns, change.since_ns).to_pylist() if _same(row, worst)]
     if any(row["slowest_ratio"] > NEWLY_RATIO * worst["slowest_ratio"] for row in earlier):
         return change
     alone = [
@@ -165,10 +164,6 @@ def name_slowest(con: duckdb.DuckDBPyConnection, change: StepChange, from_ns: in
         rank=alone[0] if alone else None,
         slowest_ratio=worst["slowest_ratio"],
     )
-
-
-def _suspects(con: duckdb.DuckDBPyConnection, from_ns: int | None, to_ns: int | None) -> list[dict[str, Any]]:
-    return rows(con, sql("view_suspects"), {"from_ns": from_ns, "to_ns": to_ns, "most": MOST_ASKED})
 
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -13,6 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from goodput_analytics.relations import parameters, sql
+from goodput_analytics.slow_suspects import suspects
 from goodput_analytics.step_changes import step_changes
 
 MOST_POINTS = 2_000
@@ -21,8 +22,6 @@ MOST_ROWS = 128
 """Ranks that are told apart in a picture."""
 MOST_STEPS = 1_000
 """Steps whose ranks are looked at one by one."""
-MOST_RANKS = 256
-"""Rows of a view that lists suspects."""
 MOST_LISTED = 20_000
 """Rows of a view that lists things."""
 
@@ -64,7 +63,6 @@ worst_ranks = _view("view_worst_ranks", 16)
 step_times = _view("view_step_times")
 endings = _view("view_endings", MOST_LISTED)
 places = _view("view_places", MOST_LISTED)
-suspects = _view("view_suspects", MOST_RANKS)
 
 VIEWS: dict[str, View] = {
     "view_timeline": timeline,

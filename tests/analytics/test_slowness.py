@@ -116,9 +116,10 @@ def eight_a_node(own_s: Floats, shift: int = 0) -> Part:
     )
 
 
-def test_noise_names_nobody_at_any_size_and_a_rank_3_percent_slow_is_named() -> None:
+@pytest.mark.parametrize("runs", [9, pytest.param(100, marks=pytest.mark.soak)])
+def test_noise_names_nobody_at_any_size_and_a_rank_3_percent_slow_is_named(runs: int) -> None:
     rng = np.random.default_rng(20)
-    for run in range(100):
+    for run in range(runs):
         ranks = SIZES[run % len(SIZES)]
         own_s = noisy(rng, 120, ranks)
         slow = int(rng.integers(ranks))
@@ -180,6 +181,29 @@ def test_what_passed_is_transient_and_what_stays_is_persistent() -> None:
     assert abs(told[9]["first_step"] - 1_500) <= 50 and told[9]["last_step"] == 2_000
     assert told[9]["slowest_ratio"] > 0.9 and told[9]["expected_ratio"] == 1 / 16
     assert late == {9}
+
+
+def test_a_short_spell_of_great_waits_is_not_lost_among_many_steps() -> None:
+    own_s = noisy(np.random.default_rng(17), 1_000, 10)
+    own_s[:, 0] += 0.01  # always a little late, and so known already
+    own_s[600:608, 6] *= 1.8
+    with steps_of(eight_a_node(own_s)) as con:
+        told = {row["rank"]: row for row in suspects(con).to_pylist() if row["grain"] == "rank"}
+        first = suspects(con, most=1).num_rows
+    assert set(told) == {0, 6}
+    assert (told[0]["severe"], told[0]["lasting"]) == (False, True)
+    assert (told[6]["severe"], told[6]["lasting"]) == (True, False)
+    assert (told[6]["first_step"], told[6]["last_step"]) == (601, 608)
+    assert told[6]["slowest_steps"] == 8 and first == 1
+
+
+def test_great_waits_that_strike_this_rank_and_that_name_nobody() -> None:
+    rng = np.random.default_rng(18)
+    own_s = noisy(rng, 1_000, 16)
+    struck = rng.choice(1_000, 60, replace=False)
+    own_s[struck, rng.integers(16, size=60)] *= 2
+    with steps_of(eight_a_node(own_s)) as con:
+        assert suspects(con).num_rows == 0
 
 
 def test_a_rank_that_is_the_latest_by_next_to_nothing_is_no_suspect() -> None:

@@ -1,12 +1,13 @@
 -- Purpose: who was the slowest far more often than chance has it: which rank, which device, which node, when, and whether
 --          it lasted.
--- Inputs:  gp_window_parts, gp_attempts, gp_members, ev_start; $from_ns, $to_ns (NULL: all steps), $most
+-- Inputs:  gp_window_parts, gp_attempts, gp_members, ev_start; $from_ns, $to_ns (NULL: all steps), $most, $severe
 -- Grain:   one row per suspect: a rank of an attempt, a device of a node (the n-th rank on it), or a node. Ranks are
 --          numbered anew by a restart; devices and nodes are followed across all attempts. At most $most rows, those
 --          who cost most first.
 -- Columns: grain              rank, device or node
 --          attempt, rank      of a rank; NULL of the others
 --          node; device       where it is, NULL where nobody said; device is the rank's number on its node
+--          severe             $severe: only steps that waited far longer than usual were looked at
 --          lasting            true: persistent; false: transient
 --          windows, suspected_windows   sliding windows in which it took part; of these, those in which it was suspected
 --          first_step, last_step        from when to when, to a hop
@@ -21,20 +22,29 @@
 --            eight hops and at most 1,000. A window is four hops, and slides by one. In a window of s steps in which
 --            chance would make somebody the slowest e times (its ranks over the ranks reporting, summed over steps),
 --            being it k > e times has a probability of at most exp(-(k ln(k/e) + (s - k) ln((s - k)/(s - e)))), by
---            Chernoff's bound for independent steps. Suspected is whose bound is below 1/10,000 over the number of all
+--            Chernoff's bound for independent steps. Suspected is whose bound is below 1/20,000 over the number of all
 --            suspects and windows, if k >= 5 and those steps waited for a hundredth of their length or more. It began
 --            with the first hop of its first such window, and ended with the last hop of its last one, that has half or
 --            more of what the window's worst hop has beyond chance. It lasts if it was suspected in half of the windows
 --            or more, or in each of the last five. Whoever holds all ranks cannot be told from the others.
-WITH told AS (
-    SELECT attempt, idx, step, c, latest_rank, late_ranks, straggler_ns, net_ns - hang_ns AS took_ns,
-        row_number() OVER (ORDER BY begin_ns, attempt, idx) - 1 AS number, count(*) OVER () AS steps
-    FROM gp_window_parts
+--            A short spell of great waits is lost among many steps. So with $severe only those steps are looked at
+--            whose wait exceeds the median by 6 standard deviations (from the median distance to it), all of them in one
+--            window of four hops.
+WITH waited AS (
+    SELECT * FROM gp_window_parts
     WHERE idx > 0 AND applied AND late_ranks > 1 AND straggler_ns > 0
         AND coalesce(end_ns > $from_ns::BIGINT, true) AND coalesce(begin_ns < $to_ns::BIGINT, true)
 ),
+usual AS (SELECT median(straggler_ns) AS ns, mad(straggler_ns) AS spread_ns FROM waited WHERE $severe),
+told AS (
+    SELECT attempt, idx, step, c, latest_rank, late_ranks, straggler_ns, net_ns - hang_ns AS took_ns,
+        row_number() OVER (ORDER BY begin_ns, attempt, idx) - 1 AS number, count(*) OVER () AS steps
+    FROM waited CROSS JOIN usual WHERE NOT $severe OR straggler_ns > usual.ns + 6 * 1.4826 * usual.spread_ns
+),
 stepped AS MATERIALIZED (
-    SELECT *, number // greatest(least(50, (steps + 7) // 8), (steps + 999) // 1000, 1) AS hop FROM told
+    SELECT *, number // CASE WHEN $severe THEN (steps + 3) // 4
+        ELSE greatest(least(50, (steps + 7) // 8), (steps + 999) // 1000, 1) END AS hop
+    FROM told
 ),
 bounds AS (
     SELECT least(3, max(hop)) AS first_window, max(hop) AS last_window, max(hop) - least(3, max(hop)) + 1 AS windows
@@ -99,7 +109,7 @@ expected AS (
 suspected AS MATERIALIZED (
     SELECT w, key FROM expected CROSS JOIN tests
     WHERE k > e AND e < s * 0.999999
-        AND k * ln(k / e) + CASE WHEN k < s THEN (s - k) * ln((s - k) / (s - e)) ELSE 0 END > ln(10000.0::DOUBLE * tests)
+        AND k * ln(k / e) + CASE WHEN k < s THEN (s - k) * ln((s - k) / (s - e)) ELSE 0 END > ln(20000.0::DOUBLE * tests)
 ),
 present AS (
     SELECT z.key, e.w, u.w IS NOT NULL AS suspected,
@@ -168,7 +178,7 @@ names AS (
         any_value(node) AS node, any_value(CASE WHEN grain <> 'node' THEN device END) AS device
     FROM keyed SEMI JOIN held USING (key) GROUP BY key
 )
-SELECT n.grain, n.attempt, n.rank, n.node, n.device, h.lasting, h.windows, h.suspected_windows, o.first_step, o.last_step,
+SELECT n.grain, n.attempt, n.rank, n.node, n.device, $severe AS severe, h.lasting AND NOT $severe AS lasting, h.windows, h.suspected_windows, o.first_step, o.last_step,
     o.steps, w.slowest_steps, w.slowest_steps::DOUBLE / o.steps AS slowest_ratio, o.expected / o.steps AS expected_ratio,
     c.wait_ratio, c.waited_gpu_s, a.attempts, CASE WHEN n.grain = 'node' THEN d.one_device_ratio END AS one_device_ratio
 FROM names n JOIN held h USING (key) JOIN over o USING (key) JOIN slowest w USING (key) JOIN costs c USING (key) JOIN attempted a USING (key)

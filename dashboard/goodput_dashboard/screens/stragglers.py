@@ -74,7 +74,7 @@ def _suspects(report: Report) -> None:
                 "rank": row["rank"],
                 "node": row["node"],
                 "device": row["device"],
-                "it": "persists" if row["lasting"] else "passed",
+                "it": "a few great waits" if row["severe"] else "persists" if row["lasting"] else "passed",
                 "from step": row["first_step"],
                 "to step": row["last_step"],
                 "the slowest in": row["slowest_ratio"],
