@@ -347,7 +347,7 @@ def _slow_node(con: duckdb.DuckDBPyConnection) -> dict[str, Any] | None:
     nearly always the one."""
     from goodput_analytics.slow_suspects import steady_suspects
 
-    told: list[dict[str, Any]] = steady_suspects(con).to_pylist()
+    told: list[dict[str, Any]] = steady_suspects(con, ranks=False).to_pylist()
     nodes = [row for row in told if row["grain"] == "node" and row["lasting"] and row["attempts"] > 1]
     if not nodes:
         return None

@@ -1,6 +1,7 @@
 -- Purpose: who was the slowest far more often than chance has it: which rank, which device, which node, when, and whether
 --          it lasted.
--- Inputs:  gp_window_parts, gp_attempts, gp_members, ev_start; $from_ns, $to_ns (NULL: all steps), $most, $severe
+-- Inputs:  gp_window_parts, gp_attempts, gp_members, ev_start; $from_ns, $to_ns (NULL: all steps), $most, $severe,
+--          $ranks (false: devices and nodes only)
 -- Grain:   one row per suspect: a rank of an attempt, a device of a node (the n-th rank on it), or a node. Ranks are
 --          numbered anew by a restart; devices and nodes are followed across all attempts. At most $most rows, those
 --          who cost most first.
@@ -61,7 +62,7 @@ places AS MATERIALIZED (
 named AS (
     SELECT 'rank' AS grain, attempt, rank, attempt AS of_attempt, rank AS of_rank, node, device,
         concat('rank ', attempt, ' ', rank) AS key
-    FROM places
+    FROM places WHERE $ranks
     UNION ALL
     SELECT 'device', attempt, rank, NULL, NULL, node, device, concat('device ', device, ' ', node)
     FROM places WHERE node IS NOT NULL AND device IS NOT NULL
