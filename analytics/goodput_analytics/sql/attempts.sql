@@ -105,14 +105,15 @@ judged AS (
 ended AS (
     SELECT *,
         coalesce(len(gone_ns) > 0, false) AS seen,
-        CASE
+        -- Whatever clocks and words say, nothing ended before it began.
+        greatest(process_ns, CASE
             WHEN outcome = 'finished' THEN last_stop_ns
-            WHEN outcome = 'live' THEN greatest($now_ns, process_ns, last_step_ns)
+            WHEN outcome = 'live' THEN greatest($now_ns, last_step_ns)
             WHEN most_said_ns IS NOT NULL OR most_gone_ns IS NOT NULL THEN greatest(most_said_ns, most_gone_ns)
             WHEN len(gone_ns) > 0 THEN gone_ns[-1]
             WHEN grant_end_ns < coalesce(next_ns, 9223372036854775807) THEN grant_end_ns
             ELSE last_event_ns
-        END AS raw_end_ns
+        END) AS raw_end_ns
     FROM judged
 ),
 stepped AS (
