@@ -274,7 +274,7 @@ def checkpoints(courses: list[Course], saves: list[Save], rows: list[dict[str, A
     failed = [s for s in saves if not s.durable and (s.attempt not in live or (s.ended_badly and not s.ended))]
     blocked = float(Fraction(sum(s.blocking_ns for s in timed), NS * len(timed))) if timed else None
     apart = [b.begin_ns - a.begin_ns for a, b in pairwise(seen) if a.attempt == b.attempt]
-    running = sum(c.end_ns - c.first_step_ns for c in courses if c.first_step_ns is not None)
+    running = sum(max(c.end_ns - c.first_step_ns, 0) for c in courses if c.first_step_ns is not None)
     unplanned = [row for row in rows if row["cause"] in ("crash", "hang", "lost")]
     mtbf = float(Fraction(running, NS * len(unplanned))) if unplanned and running else None
     young = daly = None

@@ -11,7 +11,7 @@ WITH intervals AS (
     FROM gp_saves WHERE begin_ns IS NOT NULL
 ),
 running AS (
-    SELECT sum(a.end_ns - t.first_step_ns) AS running_ns FROM gp_tails t JOIN gp_attempts a USING (attempt)
+    SELECT sum(greatest(a.end_ns - t.first_step_ns, 0)) AS running_ns FROM gp_tails t JOIN gp_attempts a USING (attempt)
 )
 SELECT
     (SELECT count(*) FROM gp_saves WHERE durable_ns IS NOT NULL) AS count,
