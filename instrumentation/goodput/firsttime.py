@@ -99,9 +99,12 @@ class FirstTimes:
         """A checkpoint was loaded, or the step's number fell: all that was reached so far has been computed."""
         self.before = max(self.before, self._asked, self._done)
 
-    def resumed(self, step: int | None) -> None:
-        """The loaded checkpoint holds the steps up to this one."""
+    def resumed(self, step: int | None, done: int | None = None) -> None:
+        """The loaded checkpoint holds the steps up to this one; `done` is the last step that is."""
         self.fell_back()
+        if done is not None:
+            # The recorder's thread may not have seen it yet.
+            self.before = max(self.before, done)
         if step is not None:
             self.before = max(self.before, step)
 

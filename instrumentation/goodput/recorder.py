@@ -124,7 +124,7 @@ class LiveRecorder:
             # The step before the first is how some say that nothing was loaded.
             number = None if step is None or step == -1 else _step_number(step)
             if self.first_times is not None:
-                self.first_times.resumed(number)
+                self.first_times.resumed(number, self.steps.done)
             self._event(Kind.RESUME, {"step": number})
             self.resumed_step = number
             self.resumes += 1

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from recorder_made import make as make_recorder
 from recorder_scripts import begin_script, run_script
 
 from goodput import NoopRecorder
@@ -69,6 +70,17 @@ def test_a_reload_makes_what_was_reached_old(tmp_path: Path) -> None:
     known.note_done(20)
     known.resumed(10)
     assert [known.first(step, step - 1) for step in (11, 20, 21)] == [False, False, True]
+
+
+def test_a_reload_right_after_the_steps_makes_them_old(tmp_path: Path) -> None:
+    made = make_recorder(tmp_path)
+    # No round of the recorder's thread lies between: it has not heard of these steps.
+    made.rec.first_times = FirstTimes(run="run", rank=0, memory=None, spool=None, guard=Guard())
+    for step in range(1, 26):
+        with made.rec.step(step):
+            pass
+    made.rec.resumed(10)
+    assert [made.rec.first_time(step) for step in (12, 25, 26)] == [False, False, True]
 
 
 def test_a_number_that_falls_back_is_noticed_without_being_told(tmp_path: Path) -> None:
