@@ -14,8 +14,9 @@ WITH nodes AS (
 ),
 lived AS (
     SELECT a.attempt, a.gpus, a.world_size, c.end_cause, n.nodes,
-        CASE WHEN c.end_cause = 'hang' OR (c.end_cause = 'live' AND t.hung) THEN t.mark_ns ELSE a.end_ns END
-            - t.first_step_ns AS running_ns
+        CASE WHEN t.first_step_ns IS NOT NULL THEN greatest(
+            CASE WHEN c.end_cause = 'hang' OR (c.end_cause = 'live' AND t.hung) THEN t.mark_ns ELSE a.end_ns END
+                - t.first_step_ns, 0) END AS running_ns
     FROM gp_attempts a
     JOIN gp_end_causes c ON c.attempt = a.attempt
     LEFT JOIN gp_tails t ON t.attempt = a.attempt
