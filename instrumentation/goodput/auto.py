@@ -22,7 +22,7 @@ from goodput import hooks, launchfolder
 from goodput._adapters import surround, traceless
 from goodput.environment import read_environment
 from goodput.events import StopReason
-from goodput.guard import Guard, warn_elsewhere
+from goodput.guard import Guard, warn_elsewhere, warn_once
 from goodput.identity import identify
 from goodput.launchfolder import JOB_VARIABLE, LAUNCH_VARIABLE, RANK_VARIABLE, EndFile, RankFile
 from goodput.protocol import Recorder
@@ -85,12 +85,17 @@ def _begin(place: Mapping[str, str]) -> None:
     _watch.over = True
     # From here on this process's children are a rank's, whatever becomes of the record.
     os.environ[RANK_VARIABLE] = str(os.getpid())
-    from goodput.starting import begin
+    from goodput.starting import begin, two_names
 
     environment = read_environment({**os.environ, **place})
     identity = identify(environment.variables, host=os.uname().nodename, pid=os.getpid(), parent_pid=os.getppid())
-    job = os.environ.get(JOB_VARIABLE) if identity.job.startswith("local:") else None
-    recorder = begin(environment, job=environment.job or job)
+    # A program that has begun its own record before anything showed it to be a rank: that one is gone on with.
+    recorder: Recorder | None = hooks.recording()
+    if recorder is None:
+        job = os.environ.get(JOB_VARIABLE) if identity.job.startswith("local:") else None
+        recorder = begin(environment, job=environment.job or job)
+    elif environment.run not in (None, "", recorder.run):
+        warn_once("two names for a run", two_names(recorder.run, environment.run))
     if not isinstance(recorder, LiveRecorder):
         return
     _watch.recorder = recorder

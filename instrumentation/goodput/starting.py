@@ -130,11 +130,13 @@ def _begun_by_goodput_run(run: str | None) -> Recorder | None:
     automatic: Any = sys.modules.get("goodput.auto")
     known: Recorder | None = None if automatic is None else automatic.taken_over()
     if known is not None and run is not None and run != known.run:
-        warn_once(
-            "two names for a run",
-            f"this process is recorded as {known.run!r} by goodput run, not as {run!r}: give goodput run --run {run}",
-        )
+        warn_once("two names for a run", f"{two_names(known.run, run)}: give goodput run --run {run}")
     return known
+
+
+def two_names(recorded: str, other: str | None) -> str:
+    """What to say where `goodput run` and the program name the run differently: there is one record."""
+    return f"this process is recorded as {recorded!r}, not as {other!r}"
 
 
 def _begin(

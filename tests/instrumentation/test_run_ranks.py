@@ -189,13 +189,20 @@ def test_ranks_that_a_program_starts_itself(spool: Path, tmp_path: Path) -> None
     assert all((of, event["signal"]) == (starts[0]["source"], 15) for of, event in observed.items())
 
 
-def test_a_program_that_records_itself_is_recorded_once(spool: Path) -> None:
+START = 'rec = goodput.start(run="mine")'
+
+
+@pytest.mark.parametrize(("first", "then", "run"), [("", START, "mine"), (START, "", "mine"), (START, "", "another")])
+def test_a_program_that_records_itself_is_recorded_once(spool: Path, first: str, then: str, run: str) -> None:
+    """Wherever it says so: after `goodput run` knew that it is a rank, or, before all imports, first."""
     script = f"""
 import sys; sys.path.insert(0, {SOURCES!r})
-import torch, goodput
+import goodput
+{first}
+import torch
 model = torch.nn.Linear(2, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-rec = goodput.start(run="mine")
+{then}
 rec.resumed(100)
 for step in range(101, 105):
     with rec.step(step):
@@ -205,9 +212,11 @@ for step in range(101, 105):
         torch.save(model.state_dict(), "/dev/null")
 rec.finish()
 """
-    done = run_under([PYTHON, "-c", script], spool, "--run", "mine")
+    done = run_under([PYTHON, "-c", script], spool, "--run", run)
     assert done.returncode == 0, done.stderr
+    assert (b"recorded as 'mine', not as 'another'" in done.stderr) == (run == "another")
     events = read_events(spool)
+    assert {event["run"] for event in events} == {"mine"}
     assert [event["kind"] for event in of_rank(events) if event["kind"] not in ("step", "begin", "end")] == [
         "start",
         "resume",
