@@ -8,6 +8,8 @@ import ssl
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import duckdb
+
 from goodput_analytics import AnalyticsError, Settings, runs
 from goodput_collector import metrics
 from goodput_collector.database import open_database
@@ -64,7 +66,7 @@ def text_of_database(db: Path, now_ns: int, options: MetricOptions) -> bytes:
                 break
             try:
                 told = tell(con, one.run, None, Settings(), now_ns)
-            except AnalyticsError:
+            except (AnalyticsError, duckdb.Error):
                 continue  # one run that cannot be computed must not hide the others; `goodput report` says why
             if stays(told, now_ns, options):
                 counted = highest(marks.get(one.run), counters(told, told.figures))

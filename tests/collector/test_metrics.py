@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import made_streams
 import pytest
 from exposed import Watched, counters, key, read
@@ -22,6 +23,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 from service_running import Collector, eventually, goodput
 
+from goodput_collector import metrics_export
 from goodput_collector.exposition import Family, Kind, page
 from goodput_collector.metrics import COLLECTOR_FAMILIES, FAMILIES, RUN_FAMILIES, MetricOptions
 from goodput_collector.metrics_figures import WINDOWS
@@ -507,3 +509,22 @@ def test_export_writes_the_same_to_a_file(tmp_path: Path) -> None:
         done = goodput("export", *wrong)
         assert done.returncode == code and said in " ".join(done.stderr.split()), done.stderr
         assert read(out.read_bytes())[1] == values
+
+
+def test_a_run_that_cannot_be_computed_hides_no_other_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = by_hand()
+    both = [*events, *({**event, "run": "broken"} for event in events)]
+    db = tmp_path / "c.duckdb"
+    assert goodput("ingest", write(tmp_path / "e.jsonl", both), "--db", db).returncode == 0
+    compute = metrics_export.tell
+
+    def tell(con: duckdb.DuckDBPyConnection, run: str, *rest: Any) -> Any:
+        if run == "broken":
+            raise duckdb.OutOfRangeException("Overflow in multiplication")
+        return compute(con, run, *rest)
+
+    monkeypatch.setattr(metrics_export, "tell", tell)
+    body = metrics_export.text_of_database(db, NOW_NS, MetricOptions())
+    assert b'run="by-hand"' in body and b'run="broken"' not in body
