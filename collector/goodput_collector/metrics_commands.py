@@ -18,7 +18,9 @@ def export(
     textfile: Annotated[
         Path, typer.Option("--textfile", help="The file to write, whole or not at all.", metavar="PATH")
     ],
-    to: Annotated[str | None, typer.Option("--to", help="Ask the collector at this address.", metavar="URL")] = None,
+    to: Annotated[
+        str | None, typer.Option("--url", "--to", help="Ask the collector at this address.", metavar="URL")
+    ] = None,
     db: Annotated[
         Path, typer.Option("--db", envvar="GOODPUT_DB", help="Or read this database, which no collector holds.")
     ] = Path("goodput.duckdb"),
@@ -46,7 +48,7 @@ def export(
             try:
                 body = text_of_collector(to, token)
             except ValueError as error:
-                raise typer.BadParameter(str(error), param_hint="--to") from error
+                raise typer.BadParameter(str(error), param_hint="--url") from error
         else:
             try:
                 options = MetricOptions(labels=tuple(dict.fromkeys(metric_label or ())))
