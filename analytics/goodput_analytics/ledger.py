@@ -90,7 +90,12 @@ def run_names(con: duckdb.DuckDBPyConnection) -> list[str]:
 
 
 def build(
-    con: duckdb.DuckDBPyConnection, run: str, *, now_ns: int | None = None, settings: Settings | None = None
+    con: duckdb.DuckDBPyConnection,
+    run: str,
+    *,
+    now_ns: int | None = None,
+    settings: Settings | None = None,
+    whole: bool = False,
 ) -> Ledger:
     """Build every relation of one run in `con`.
 
@@ -99,6 +104,7 @@ def build(
         run: the run's name.
         now_ns: the collector's wall clock for a run that it hears from; None takes the run's last event.
         settings: the thresholds.
+        whole: the windows as they were before they had parts stay in the connection too.
 
     Raises:
         UnknownRun: no such run.
@@ -134,8 +140,9 @@ def build(
         run_sql(con, name, values)
     line = _draw_line(con)
     granted = con.execute("SELECT 1 FROM gp_allocations LIMIT 1").fetchall()
+    if not whole:
+        run_sql(con, "forget", values)
     for name in (
-        "forget",
         "portions",
         "named_ranks",
         "window_entries",

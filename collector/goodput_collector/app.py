@@ -24,9 +24,11 @@ from goodput_analytics.timeouts import DEFAULT_RISK_RATIO
 from goodput_collector.access import Access
 from goodput_collector.chunks import BODY_MAX_BYTES, Answer, Chunk, check_offset, check_stream, decode
 from goodput_collector.committer import Committer
+from goodput_collector.compacting import Compacted
 from goodput_collector.corrections import WHO_MOST, Act, as_json, wish_of
 from goodput_collector.errors import BadRequestError, BusyError, StorageError
 from goodput_collector.exposition import OPENMETRICS, TEXT, wants_openmetrics
+from goodput_collector.keeping import Closed
 from goodput_collector.metrics_board import Board
 from goodput_collector.openapi import OPENAPI
 from goodput_collector.pace import Pace
@@ -87,6 +89,7 @@ class CollectorApp:
                 Route("/v1/run-names", reads(self._names), methods=["GET"]),
                 Route("/v1/corrections", reads(self._corrections), methods=["GET"]),
                 Route("/v1/corrections", writes(self._correct), methods=["POST"]),
+                Route("/v1/compact", writes(self._compact), methods=["POST"]),
                 Route("/v1/corrections/{id}/undo", writes(self._undo), methods=["POST"]),
                 Route("/v1/relations/{name}", reads(self._relation), methods=["GET"]),
                 Route("/v1/preemption-candidates", reads(self._candidates), methods=["GET"]),
@@ -188,6 +191,20 @@ class CollectorApp:
             place = await run_in_threadpool(self._reports.incident_place, wish.run, wish.attempt, wish.abort_ns)
         made = await asyncio.wrap_future(self._committer.call(lambda store: store.correct(wish, place, time.time_ns())))
         return _json(as_json(made))
+
+    async def _compact(self, request: Request) -> Response:
+        before_ns = _object(await _body(request, 4096)).get("before_ns")
+        if before_ns is not None and (not isinstance(before_ns, int) or isinstance(before_ns, bool)):
+            raise BadRequestError('"before_ns" is a whole number.')
+        if before_ns is not None and not 0 <= before_ns <= time.time_ns():
+            raise BadRequestError('"before_ns" is a moment that has passed, in nanoseconds since the epoch.')
+
+        def work(store: Store) -> tuple[Closed | None, Compacted]:
+            closed = None if before_ns is None else store.retain(before_ns)
+            return closed, store.compact()
+
+        closed, done = await asyncio.wrap_future(self._committer.call(work))
+        return _json({"closed": None if closed is None else asdict(closed), "compacted": asdict(done)})
 
     async def _undo(self, request: Request) -> Response:
         who = _object(await _body(request, 4096)).get("who", "")

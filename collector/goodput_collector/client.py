@@ -28,9 +28,11 @@ from goodput_analytics import AnalyticsError, Report, RunSummary, Settings, Unkn
 from goodput_analytics.advice_run import RunAdvice, advice_from_relations
 from goodput_analytics.merged import release
 from goodput_analytics.timeouts import DEFAULT_RISK_RATIO
+from goodput_collector.compacting import Compacted
 from goodput_collector.corrections import Correction, Wish, of_json, read
 from goodput_collector.database import open_database
 from goodput_collector.errors import BadRequestError, CollectorUnreachableError, GoodputCollectorError
+from goodput_collector.keeping import Closed
 from goodput_collector.relations import ROWS_DEFAULT, Window, select
 from goodput_collector.requests import VALID_S, Asked
 from goodput_collector.shown import last_told, to_see
@@ -43,6 +45,7 @@ _RUNS_DEFAULT = 100
 NAMES_DEFAULT = 10_000
 """Names of runs that are given when nobody says otherwise, and at most by a collector."""
 _ASKED_AGAIN = 2
+_COMPACT_S = 6 * 3600.0
 
 T = TypeVar("T")
 
@@ -136,6 +139,15 @@ class HttpClient:
         )
         return of_json(json.loads(answer))
 
+    def compact(self, before_ns: int | None = None) -> tuple[Closed | None, Compacted]:
+        """Has the collector's database copied into a smaller file; what was told before `before_ns` closed first. Needs
+        the token for writing."""
+        body = json.dumps({"before_ns": before_ns}).encode()
+        answer, _ = self._ask("POST", "/v1/compact", body=body, timeout_s=_COMPACT_S)
+        told = json.loads(answer)
+        closed = None if told["closed"] is None else _built(Closed, told["closed"])
+        return closed, _built(Compacted, told["compacted"])
+
     def report(self, run: str) -> Report:
         """See Client."""
         return _built(Report, self._json(f"/v1/runs/{quote(run, safe='')}/report", run=run))
@@ -179,9 +191,10 @@ class HttpClient:
         accept: str = "application/json",
         body: bytes | None = None,
         run: str | None = None,
+        timeout_s: float | None = None,
     ) -> tuple[bytes, Mapping[str, str]]:
         for again in range(_ASKED_AGAIN + 1):
-            status, answer, headers = self._exchange(method, path, accept, body)
+            status, answer, headers = self._exchange(method, path, accept, body, timeout_s or self._timeout_s)
             if status != 503 or again == _ASKED_AGAIN:
                 break
             time.sleep(0.2 * (again + 1))
@@ -200,14 +213,14 @@ class HttpClient:
         raise CollectorUnreachableError(f"The collector at {self._url} refuses: {said}")
 
     def _exchange(
-        self, method: str, path: str, accept: str, body: bytes | None
+        self, method: str, path: str, accept: str, body: bytes | None, timeout_s: float
     ) -> tuple[int, bytes, Mapping[str, str]]:
         if self._secure:
             connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                self._host, self._port, timeout=self._timeout_s, context=ssl.create_default_context()
+                self._host, self._port, timeout=timeout_s, context=ssl.create_default_context()
             )
         else:
-            connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
+            connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
         try:
             connection.request(method, f"{self._base}{path}", body, {**self._headers, "Accept": accept})
             response = connection.getresponse()

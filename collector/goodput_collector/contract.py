@@ -184,3 +184,4 @@ class Reason(StrEnum):
     OUT_OF_RANGE = "out_of_range"
     NO_SOURCE = "no_source"
     NO_RUN = "no_run"
+    LATE = "late"

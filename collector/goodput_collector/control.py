@@ -14,12 +14,13 @@ import duckdb
 from goodput_collector import corrections
 from goodput_collector.archive import Record
 from goodput_collector.errors import ArchiveError
+from goodput_collector.keeping import Retention, apply
 
 CONTROL = "#control"
 
 
 def record(what: dict[str, Any]) -> Record:
-    """The record that says `what`: {"correct": …} or {"undo": …}."""
+    """The record that says `what`: {"correct": …}, {"undo": …} or {"retain": …}."""
     data = json.dumps(what, separators=(",", ":")).encode() + b"\n"
     return Record(name=CONTROL, offset_bytes=0, end_bytes=len(data), data=data)
 
@@ -32,5 +33,7 @@ def carry_out(con: duckdb.DuckDBPyConnection, one: Record) -> None:
     elif "undo" in what:
         told = what["undo"]
         corrections.undo(con, told["id"], told["at_ns"], told["who"])
+    elif "retain" in what:
+        apply(con, Retention(**what["retain"]))
     else:
         raise ArchiveError("The archive holds what only a later version of Goodput knows to do; use that version.")

@@ -37,15 +37,16 @@ class Marks:
         told = {run: highest(self._known.get(run), counters) for run, counters in runs.items()}
         grown = {run: marks for run, marks in told.items() if marks != self._known.get(run)}
         if grown:
-            cursor = self._store.cursor()
-            try:
-                cursor.execute(
-                    "INSERT INTO metric_marks SELECT unnest($runs::VARCHAR[]), unnest($marks::VARCHAR[]) "
-                    "ON CONFLICT (run) DO UPDATE SET marks = excluded.marks",
-                    {"runs": list(grown), "marks": [json.dumps(marks) for marks in grown.values()]},
-                )
-            finally:
-                cursor.close()
+            with self._store.writing:
+                cursor = self._store.cursor()
+                try:
+                    cursor.execute(
+                        "INSERT INTO metric_marks SELECT unnest($runs::VARCHAR[]), unnest($marks::VARCHAR[]) "
+                        "ON CONFLICT (run) DO UPDATE SET marks = excluded.marks",
+                        {"runs": list(grown), "marks": [json.dumps(marks) for marks in grown.values()]},
+                    )
+                finally:
+                    cursor.close()
             self._known.update(grown)
         return told
 
@@ -94,7 +95,9 @@ class Landed:
 
 def landed(con: duckdb.DuckDBPyConnection) -> Landed:
     """What a database has taken, from its own tables."""
-    union = " UNION ALL ".join(f"SELECT count(*) AS n FROM {kind.table}" for kind in KINDS.values())
+    # Steps are counted by their blocks: of closed ones the rows have gone.
+    counts = [f"SELECT count(*) AS n FROM {kind.table}" for kind in KINDS.values() if kind.name != "step"]
+    union = " UNION ALL ".join(["SELECT sum(steps) AS n FROM step_blocks", *counts])
     events = one_row(con, f"SELECT sum(n)::BIGINT FROM ({union})") or (0,)
     again = one_row(con, "SELECT sum(duplicates)::BIGINT, sum(conflicts)::BIGINT FROM delivery") or (0, 0)
     rejected = con.execute(

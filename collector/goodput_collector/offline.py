@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -13,9 +14,11 @@ from goodput_analytics import report
 from goodput_analytics.notes import IncidentPlace, incident_place
 from goodput_collector import corrections
 from goodput_collector.archive import archive_id
+from goodput_collector.compacting import Compacted, close_all, copied, put_in_place, wait_until_closed
 from goodput_collector.corrections import Act, Correction, Wish
 from goodput_collector.database import one_row, open_database
 from goodput_collector.errors import ArchiveError, DatabaseError
+from goodput_collector.keeping import Closed, Retention, apply, can_close, due, row_count
 from goodput_collector.store import Store
 
 
@@ -27,7 +30,9 @@ class Editor:
         con: duckdb.DuckDBPyConnection,
         correct: Callable[[Wish, IncidentPlace | None], Correction],
         undo: Callable[[str, str], Correction],
+        compact: Callable[[int | None], tuple[Closed | None, Compacted]],
     ) -> None:
+        self._compact = compact
         self._con = con
         self._correct = correct
         self._undo = undo
@@ -44,6 +49,12 @@ class Editor:
     def undo(self, id_: str, who: str = "") -> Correction:
         """Undoes one. Raises BadRequestError where there is none."""
         return self._undo(id_, who)
+
+    def compact(self, before_ns: int | None = None) -> tuple[Closed | None, Compacted]:
+        """Copies the database into a smaller file, what was told before `before_ns` closed first; nothing else can be
+        asked of this editor afterwards. Raises StorageError or DatabaseError."""
+        self._con.close()
+        return self._compact(before_ns)
 
 
 @contextmanager
@@ -64,6 +75,7 @@ def edited(db: Path, archive: Path, clock_ns: Callable[[], int] = time.time_ns) 
                     con,
                     lambda wish, place: store.correct(wish, place, clock_ns()),
                     lambda id_, who: store.undo(id_, who, clock_ns()),
+                    lambda before_ns: (None if before_ns is None else store.retain(before_ns), store.compact()),
                 )
             finally:
                 con.close()
@@ -89,15 +101,37 @@ def edited(db: Path, archive: Path, clock_ns: Callable[[], int] = time.time_ns) 
             _at_once(base, lambda: corrections.undo(base, id_, clock_ns(), who))
             return corrections.find(base, id_)
 
+        def compact(before_ns: int | None) -> tuple[Closed | None, Compacted]:
+            closed = None
+            if before_ns is not None:
+                rows, runs = row_count(base), 0
+                for old in due(base, before_ns):
+                    one = Retention(run=old.run, before_ns=before_ns)
+                    if can_close(base, one):
+                        _at_once(base, partial(apply, base, one))
+                        runs += 1
+                closed = Closed(runs=runs, rows=rows - row_count(base))
+            before_bytes = db.stat().st_size
+            try:
+                new = copied(base, db)
+                close_all(base)
+                wait_until_closed(db)
+                put_in_place(new, db)
+            except (duckdb.Error, OSError) as error:
+                raise DatabaseError(
+                    f"{db} could not be compacted ({str(error).splitlines()[0]}); it is as it was."
+                ) from error
+            return closed, Compacted(before_bytes=before_bytes, after_bytes=db.stat().st_size)
+
         try:
-            yield Editor(con, correct, undo)
+            yield Editor(con, correct, undo, compact)
         finally:
             con.close()
     finally:
         base.close()
 
 
-def _at_once(con: duckdb.DuckDBPyConnection, work: Callable[[], None]) -> None:
+def _at_once(con: duckdb.DuckDBPyConnection, work: Callable[[], object]) -> None:
     con.execute("BEGIN")
     try:
         work()

@@ -101,6 +101,18 @@ OPENAPI: dict[str, Any] = {
                 "responses": {"200": _answer("the correction"), **_ERRORS},
             },
         },
+        "/v1/compact": {
+            "post": {
+                "requestBody": {
+                    "content": {
+                        "application/json": {
+                            "schema": {"type": "object", "properties": {"before_ns": {"type": ["integer", "null"]}}}
+                        }
+                    }
+                },
+                "responses": {"200": _answer("the sizes of the file"), **_ERRORS},
+            }
+        },
         "/v1/corrections/{id}/undo": {
             "post": {
                 "parameters": [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}],

@@ -26,6 +26,7 @@ from goodput_collector.pace import Pace
 from goodput_collector.redaction import USUAL, Redaction
 from goodput_collector.reports import Reports
 from goodput_collector.requests import CheckpointRequests
+from goodput_collector.retaining import RetentionThread
 from goodput_collector.shipping import SPOOL_MAX_BYTES, Shipper
 from goodput_collector.sinks import LocalSink
 from goodput_collector.store import Store
@@ -53,6 +54,7 @@ class ServeOptions:
         spool_max_bytes: most bytes in the spool.
         stream_bytes_per_s: how fast one stream may come.
         metrics: what /metrics tells.
+        keep_raw_s: how long rows of ranks are kept, in seconds; None: for ever.
         redaction: what is blotted out of what is kept.
     """
 
@@ -68,6 +70,7 @@ class ServeOptions:
     stream_bytes_per_s: float = 64 * 2**20
     metrics: MetricOptions = field(default_factory=MetricOptions)
     redaction: Redaction = USUAL
+    keep_raw_s: float | None = 7 * 86_400.0
 
 
 def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
@@ -98,6 +101,9 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
             pace=Pace(options.stream_bytes_per_s),
             board=board,
         )
+        retaining = None
+        if options.keep_raw_s is not None:
+            retaining = RetentionThread(committer, say, keep_raw_s=options.keep_raw_s)
         watch = None
         if options.spool is not None and owner is not None:
             shipper = Shipper(
@@ -114,12 +120,16 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
         gc.freeze()
         gc.set_threshold(100_000, 50, 100)
         refreshing.start()
+        if retaining is not None:
+            retaining.start()
         try:
             asyncio.run(_run(app, committer, reports, listener, watch, options, say))
         finally:
             if watch is not None:
                 watch.stop(1.0)
             refreshing.stop()
+            if retaining is not None:
+                retaining.stop()
             reports.stop()
             reports.let_go()
             refreshing.join(1.0)

@@ -48,6 +48,11 @@ Redact = Annotated[
 ]
 NoRedaction = Annotated[bool, typer.Option("--no-redaction", help="Keep what looks like a secret as it was told.")]
 
+KeepRaw = Annotated[
+    float,
+    typer.Option("--keep-raw-days", help="Days for which the rows of single ranks are kept; 0: for ever.", min=0),
+]
+
 
 @SERVICE.command(epilog="Example: goodput collect --db run.duckdb --listen 127.0.0.1:9470")
 def collect(
@@ -74,6 +79,7 @@ def collect(
     metric_hours: MetricHours = 6,
     redact: Redact = None,
     no_redaction: NoRedaction = False,
+    keep_raw_days: KeepRaw = 7,
 ) -> None:
     """Collect events, keep each once, and answer questions, until told to stop.
 
@@ -113,6 +119,7 @@ def collect(
             keep_spool=keep_spool,
             spool_max_bytes=int(spool_max_gib * _GIB),
             metrics=metrics,
+            keep_raw_s=keep_raw_days * 86_400 if keep_raw_days else None,
             redaction=Redaction(redact or (), usual=not no_redaction),
         )
         serve(options, say_on_stderr)
@@ -173,6 +180,53 @@ def rebuild(
         if done.damaged_bytes:
             words += f" {done.damaged_bytes:,} bytes of the archive were damaged and are left out."
         typer.echo(words)
+
+
+@SERVICE.command(epilog="Example: goodput compact --db goodput.duckdb")
+def compact(
+    db: Annotated[
+        Path, typer.Option("--db", envvar="GOODPUT_DB", help="The database file.", metavar="FILE", show_default=True)
+    ] = DEFAULT_DB,
+    archive: Annotated[
+        Path | None,
+        typer.Option("--archive", help="A collector's archive; by default beside the database.", metavar="DIR"),
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option("--url", envvar="GOODPUT_URL", help="A collector's address, instead of a file.", metavar="URL"),
+    ] = None,
+    token_file: TokenFile = None,
+    keep_raw_days: Annotated[
+        float | None,
+        typer.Option(
+            "--keep-raw-days", help="First close the rows of single ranks that are older than so many days.", min=0.01
+        ),
+    ] = None,
+) -> None:
+    """Copy a database into a new file without the room that nobody uses, and put that in its place.
+
+    A collector goes on taking events meanwhile.
+    """
+    from goodput_collector.commands import plain_errors
+
+    with plain_errors(db):
+        import time
+
+        from goodput_collector.commands import collector
+        from goodput_collector.figures import counted
+        from goodput_collector.offline import edited
+
+        keep_ns = None if keep_raw_days is None else int(keep_raw_days * 86_400 * 10**9)
+        before_ns = None if keep_ns is None else time.time_ns() - keep_ns
+        if url is not None:
+            with collector(url, token_file) as client:
+                closed, done = client.compact(before_ns)
+        else:
+            with edited(db, archive or db.with_suffix(".archive")) as editor:
+                closed, done = editor.compact(before_ns)
+        if closed is not None:
+            typer.echo(f"{counted(closed.rows, 'row')} of ranks closed in {counted(closed.runs, 'run')}.")
+        typer.echo(f"{done.before_bytes / 2**20:,.1f} MiB before, {done.after_bytes / 2**20:,.1f} MiB now.")
 
 
 def _say(sentence: str) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from goodput_collector import statements
 from goodput_collector.batch import Batch
-from goodput_collector.contract import KINDS, Kind
+from goodput_collector.contract import KINDS, Kind, Reason
 from goodput_collector.database import one_row, sql_text
 
 Carry = tuple[str | None, str | None]
@@ -93,6 +93,8 @@ class Stage:
             plain = kind is _STEP and self._plain
             odd = kind.name in odd_kinds
             con.execute(statements.staged(kind, plain=plain, odd=odd))
+        if self._one("SELECT count(*) FROM raw_horizons"):
+            self._leave_out_late()
         keys = " UNION ALL ".join(f"SELECT pos, run_id, source_id, seq FROM staged_{kind.name}" for kind in self.kinds)
         con.execute(f"CREATE OR REPLACE TEMP TABLE keys AS {keys}")
 
@@ -118,8 +120,12 @@ class Stage:
             self._con.execute(sql_text("move_tips"))
         if self._one("SELECT count(*) FROM unlinked"):
             self._con.execute(sql_text("relink"))
-            relinked = "(FROM ev_step WHERE source_id IN (SELECT source_id FROM unlinked))"
-            self._con.execute("DELETE FROM step_blocks WHERE source_id IN (SELECT source_id FROM unlinked)")
+            # Of closed steps few rows are left; their blocks stay as they were counted.
+            still = "source_id IN (SELECT source_id FROM unlinked) AND NOT EXISTS (FROM closed_steps c WHERE "
+            relinked = f"(FROM ev_step e WHERE {still} c.source_id = e.source_id AND e.step < c.below))"
+            self._con.execute(
+                f"DELETE FROM step_blocks b WHERE {still} c.source_id = b.source_id AND b.block * 1000 < c.below)"
+            )
             self._con.execute(f"INSERT INTO step_blocks {statements.blocks_of(relinked)}")
 
     def _read(self, plain: pa.Table, odd: pa.Table) -> tuple[bool, bool]:
@@ -150,6 +156,16 @@ class Stage:
             con.execute(statements.odd_events(KINDS[name]))
             self._reject(f"SELECT pos, fault FROM odd_{name} WHERE fault IS NOT NULL")
         return kinds
+
+    def _leave_out_late(self) -> None:
+        """What a run told before the moment up to which its steps are closed is rejected: it comes too late."""
+        for kind in self.kinds:
+            late = (
+                f"SELECT e.pos FROM staged_{kind.name} e "
+                "JOIN raw_horizons h ON h.run_id = e.run_id AND e.ts_ns < h.before_ns"
+            )
+            self._reject(f"SELECT pos, '{Reason.LATE}' FROM ({late})")
+            self._con.execute(f"DELETE FROM staged_{kind.name} WHERE pos IN ({late})")
 
     def _reject(self, query: str) -> None:
         for pos, fault in self._con.execute(query).fetchall():

@@ -7,8 +7,10 @@ and catches up when it is opened.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import duckdb
@@ -17,9 +19,11 @@ from goodput_analytics.notes import IncidentPlace
 from goodput_collector import control
 from goodput_collector.archive import Archive, Record
 from goodput_collector.chunks import Answer, Chunk
+from goodput_collector.compacting import Compacted, close_all, copied, put_in_place, wait_until_closed
 from goodput_collector.corrections import Correction, Wish, as_json, find, plan
 from goodput_collector.database import one_row, open_database
 from goodput_collector.errors import ArchiveError, DatabaseError, DatabaseLockedError, StorageError
+from goodput_collector.keeping import Closed, Retention, can_close, due, row_count
 from goodput_collector.lander import Lander, Replay
 from goodput_collector.lines import HEAD_BYTES, MAX_LINE_BYTES
 from goodput_collector.redaction import NOTHING, USUAL, Redaction
@@ -51,6 +55,7 @@ class Store:
         archive: the stream archive.
         lander: what lands its records in the database.
         healthy: the database has all that the archive has.
+        writing: held by who writes beside the thread that lands, and while the file is changed for another.
         before_reopen: called before the database is opened anew after a failure, which must find no connection left.
     """
 
@@ -61,6 +66,8 @@ class Store:
         """
         self.healthy = False
         self.before_reopen: Callable[[], None] = lambda: None
+        self.writing = threading.RLock()
+        self._vain: dict[str, tuple[int, int, int]] = {}
         self._db_path = db_path
         self._redaction = redaction
         try:
@@ -150,6 +157,54 @@ class Store:
             self._keep([control.record({"undo": {"id": id_, "at_ns": at_ns, "who": who}})])
         with self._reading() as con:
             return find(con, id_)
+
+    def retain(self, before_ns: int) -> Closed:
+        """Has what all runs told before that moment closed where it can be, for good. Raises StorageError."""
+        if not self.healthy:
+            self.heal()
+        with self._reading() as con:
+            wanted, rows = due(con, before_ns), row_count(con)
+        runs = 0
+        for old in wanted:
+            # A run whose old blocks could not be closed is looked at again when it has told more, or more of it is old.
+            told = sum(self.lander.versions.get(part, 0) for part in old.parts)
+            state = (old.blocks, told, self.lander.corrected - runs)
+            if self._vain.get(old.run) == state:
+                continue
+            one = Retention(run=old.run, before_ns=before_ns)
+            with self._reading() as con:
+                fit = can_close(con, one)
+            if not fit:
+                self._vain[old.run] = state
+                continue
+            self._keep([control.record({"retain": asdict(one)})])
+            runs += 1
+        with self._reading() as con:
+            return Closed(runs=runs, rows=rows - row_count(con))
+
+    def compact(self) -> Compacted:
+        """Copies the database into a new file, without the room that nobody uses any more, and puts that in its place.
+
+        Reading goes on meanwhile, but for the moment of the change. Raises StorageError, and then all is as it was.
+        """
+        if not self.healthy:
+            self.heal()
+        with self.writing:
+            try:
+                before_bytes = self._db_path.stat().st_size
+                new = copied(self._base, self._db_path)
+                self.before_reopen()
+                close_all(self._base)
+                try:
+                    wait_until_closed(self._db_path)
+                    put_in_place(new, self._db_path)
+                finally:
+                    self._base = open_database(self._db_path)
+                    self.lander.attach(self._base.cursor(), self.archive.id)
+                return Compacted(before_bytes=before_bytes, after_bytes=self._db_path.stat().st_size)
+            except (duckdb.Error, DatabaseError, OSError) as error:
+                self.healthy = False
+                raise StorageError(f"The database could not be compacted ({_first_line(error)}).") from error
 
     def _keep(self, records: Sequence[Record]) -> None:
         """Has a group in the archive and in the database. Raises StorageError."""

@@ -1,5 +1,5 @@
 -- Purpose: how far each rank's clock is ahead of its peers', block by block.
--- Inputs:  gp_lived_steps, gp_step_blocks, gp_segments, gp_shared_steps
+-- Inputs:  gp_lived_steps, gp_step_blocks, gp_segments, gp_shared_steps, kept_clocks
 -- Grain:   one row per (source_id, life_id, block); block = step // 1000.
 -- Columns: from_ns    the rank's first step's start in that block, own clock
 --          offset_ns  to be taken off the rank's times
@@ -11,9 +11,11 @@ WITH told AS (
     SELECT r.source_id, r.step // 1000 AS block, quantile_disc(r.end_ns - s.mid_ns, [0.5, 0.5000000001]) AS middle
     FROM gp_lived_steps r
     LEFT JOIN gp_shared_steps s ON s.life_id = r.life_id AND s.step = r.step
-    WHERE NOT r.alone
+    WHERE NOT r.alone AND NOT r.closed
     GROUP BY r.source_id, block
     HAVING count(s.mid_ns) > 0
+    UNION ALL
+    SELECT source_id, block, [offset_ns, offset_ns] FROM kept_clocks WHERE run_id = getvariable('gp_run_id')
 ),
 seen AS (
     SELECT g.source_id, g.life_id, b.block, b.first_start_ns AS from_ns

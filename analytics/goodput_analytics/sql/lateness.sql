@@ -1,5 +1,6 @@
 -- Purpose: how late the latest rank of each step was against the lower quartile of its peers.
--- Inputs:  gp_windows, gp_limits, gp_life_names, gp_touched_windows, gp_touched_measures, gp_measures, gp_gap_attempts
+-- Inputs:  gp_windows, gp_limits, gp_life_names, gp_touched_windows, gp_touched_measures, gp_measures, gp_gap_attempts,
+--          gp_bounded_segments, kept_steps
 -- Grain:   one row per (attempt, life, step).
 -- Columns: gap_ns       the median of the ranks' own gaps
 --          late_ranks   ranks whose lateness counts
@@ -19,13 +20,13 @@ reduced AS (
     SELECT w.attempt, w.life, w.step, w.gap_ns, w.ranks, w.busy_ranks, w.busy_key, w.busy_low
     FROM gp_windows w
     ANTI JOIN apart t ON t.attempt = w.attempt AND t.life = w.life AND t.step = w.step
-    WHERE w.attempt NOT IN (SELECT attempt FROM gp_life_names WHERE alone)
+    WHERE NOT w.closed AND w.attempt NOT IN (SELECT attempt FROM gp_life_names WHERE alone)
     UNION ALL
     SELECT attempt, life, step,
         middle_ns(quantile_disc(gap_ns, [0.5, 0.5000000001])), count(*), count(busy_ns),
         max(late_key(gap_ns + busy_ns, rank)), quantile_disc(gap_ns + busy_ns, [0.25, 0.5, 0.5000000001, 1.0])
     FROM gp_touched_measures
-    WHERE attempt NOT IN (SELECT attempt FROM gp_life_names WHERE alone)
+    WHERE NOT closed AND attempt NOT IN (SELECT attempt FROM gp_life_names WHERE alone)
     GROUP BY attempt, life, step
 ),
 by_gap AS (
@@ -52,3 +53,8 @@ UNION ALL
 SELECT attempt, life, step, gap_ns, 1, 0, rank, coalesce(late_ns, gap_ns), coalesce(late_ns, gap_ns)
 FROM gp_measures
 WHERE attempt IN (SELECT attempt FROM gp_life_names WHERE alone)
+UNION ALL
+SELECT g.attempt, g.life, k.step, k.late_gap_ns, k.late_ranks, k.excess_ns, k.latest_rank, k.typical_late_ns, k.half_late_ns
+FROM kept_steps k
+JOIN gp_bounded_segments g ON g.source_id = k.source_id AND g.life = 0 AND g.from_seq = -1 AND k.step < g.closed_below
+WHERE k.late_ranks IS NOT NULL

@@ -1,5 +1,5 @@
 -- Purpose: lateness where ranks do different work by design: each rank against its own group's lower quartile.
--- Inputs:  gp_measures, gp_grouped_attempts
+-- Inputs:  gp_measures, gp_grouped_attempts, gp_bounded_segments, kept_steps
 -- Grain:   one row per (attempt, life, step) of an attempt whose ranks told groups.
 -- Columns: as gp_lateness, but the greatest excess counts, not the greatest lateness
 CREATE OR REPLACE TEMP TABLE gp_lateness_grouped AS
@@ -32,3 +32,8 @@ sizes AS (
 )
 SELECT t.attempt, t.life, t.step, s.late_ranks, t.excess_ns, t.rank AS latest_rank, t.typical_ns AS typical_late_ns
 FROM latest t JOIN sizes s USING (attempt, life, step)
+UNION ALL
+SELECT g.attempt, g.life, k.step, k.own_late_ranks, k.own_excess_ns, k.own_latest_rank, k.own_typical_late_ns
+FROM kept_steps k
+JOIN gp_bounded_segments g ON g.source_id = k.source_id AND g.life = 0 AND g.from_seq = -1 AND k.step < g.closed_below
+WHERE k.own_late_ranks IS NOT NULL

@@ -1,6 +1,6 @@
 -- Purpose: what each rank did of a step on its own.
 -- Inputs:  gp_rank_steps, gp_bounded_segments, gp_touched_windows, gp_touched_measures
--- Grain:   one row per rank and step.
+-- Grain:   one row per rank and step that is not closed.
 -- Columns: gap_ns     its gap before the step
 --          late_ns    gap plus busy time, NULL where it could not be measured
 CREATE OR REPLACE TEMP VIEW gp_measures AS
@@ -10,8 +10,8 @@ WITH measured AS (
     FROM gp_rank_steps r
     JOIN gp_bounded_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
     ANTI JOIN gp_touched_windows t ON t.attempt = g.attempt AND t.life = g.life AND t.step = r.step
-    WHERE NOT g.late
+    WHERE NOT g.late AND r.step >= g.closed_below
     UNION ALL
-    SELECT attempt, life, step, rank, grp, gap_ns, busy_ns FROM gp_touched_measures
+    SELECT attempt, life, step, rank, grp, gap_ns, busy_ns FROM gp_touched_measures WHERE NOT closed
 )
 SELECT attempt, life, step, rank, grp, gap_ns, gap_ns + busy_ns AS late_ns FROM measured

@@ -5,6 +5,6 @@
 CREATE OR REPLACE TEMP TABLE gp_shared_steps AS
 SELECT life_id, step, quantile_disc(end_ns, 0.5) AS mid_ns
 FROM gp_lived_steps
-WHERE NOT alone
+WHERE NOT alone AND NOT closed
 GROUP BY life_id, step
 HAVING count(*) >= 2

@@ -1,6 +1,6 @@
 -- Purpose: the ranks that were named as slow, and what that cost.
 -- Inputs:  gp_named_ranks, gp_ledger, gp_members, gp_bounded_segments, gp_rank_steps, gp_touched_windows,
---          gp_touched_measures, gp_measures, gp_window_parts, gp_grouped_attempts
+--          gp_touched_measures, gp_measures, gp_window_parts, gp_grouped_attempts, kept_groups
 -- Grain:   one row per (rank, node).
 -- Columns: loss_gpu_ns     straggler time of the steps in which it was the latest
 --          slowest_steps   how many they were
@@ -21,6 +21,10 @@ groups AS (
     JOIN gp_window_parts w ON w.attempt = m.attempt AND w.life = m.life AND w.step = m.step
     WHERE m.attempt IN (SELECT attempt FROM gp_grouped_attempts) AND m.attempt IN (SELECT attempt FROM gp_named_ranks)
     GROUP BY m.attempt, m.life, m.step, m.grp
+    UNION ALL
+    SELECT g.attempt, g.life, k.step, k.grp, k.typical_late_ns
+    FROM kept_groups k
+    JOIN gp_bounded_segments g ON g.source_id = k.source_id AND g.life = 0 AND g.from_seq = -1 AND k.step < g.closed_below
 ),
 slow AS MATERIALIZED (SELECT g.* FROM gp_bounded_segments g SEMI JOIN gp_named_ranks n ON n.attempt = g.attempt AND n.rank = g.rank),
 told AS (

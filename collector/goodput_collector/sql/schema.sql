@@ -102,3 +102,24 @@ CREATE TABLE IF NOT EXISTS shown (
 CREATE VIEW IF NOT EXISTS shown_runs AS
 SELECT r.run_id, coalesce(s.root_id, r.run_id) AS root_id, coalesce(s.run, r.run) AS run, coalesce(s.hidden, false) AS hidden
 FROM runs r LEFT JOIN shown s ON s.run_id = r.run_id;
+
+-- What is kept of steps whose rows of ranks have gone: see goodput_analytics/retention.py.
+-- Grain: recorded run. Events told before before_ns come too late: they are counted, and not taken.
+CREATE TABLE IF NOT EXISTS raw_horizons (run_id INTEGER NOT NULL, before_ns BIGINT NOT NULL);
+-- Grain: process. Its steps numbered below `below` are closed; of their rows few are left.
+CREATE TABLE IF NOT EXISTS closed_steps (run_id INTEGER NOT NULL, source_id INTEGER NOT NULL, below BIGINT NOT NULL);
+-- Grain: process and closed block of 1,000 step numbers. How far its clock was ahead.
+CREATE TABLE IF NOT EXISTS kept_clocks (
+    run_id INTEGER NOT NULL, source_id INTEGER NOT NULL, block BIGINT NOT NULL, offset_ns BIGINT NOT NULL);
+-- Grain: closed step of an attempt (source_id: one of its processes). As gp_windows, gp_lateness (late_gap_ns to
+--   half_late_ns) and gp_lateness_grouped (own_...; NULL where ranks told no groups), on aligned clocks.
+CREATE TABLE IF NOT EXISTS kept_steps (
+    run_id INTEGER NOT NULL, source_id INTEGER NOT NULL, step BIGINT NOT NULL,
+    first_start_ns BIGINT NOT NULL, last_end_ns BIGINT NOT NULL, first_end_ns BIGINT NOT NULL, told_c BIGINT NOT NULL,
+    data_ns BIGINT, ranks INTEGER NOT NULL, busy_ranks INTEGER NOT NULL, applied BOOLEAN NOT NULL,
+    gap_ns BIGINT, busy_key BIGINT, busy_low BIGINT[],
+    late_gap_ns BIGINT, late_ranks BIGINT, excess_ns BIGINT, latest_rank BIGINT, typical_late_ns BIGINT, half_late_ns BIGINT,
+    own_late_ranks BIGINT, own_excess_ns BIGINT, own_latest_rank BIGINT, own_typical_late_ns BIGINT);
+-- Grain: closed step of an attempt and group of ranks. The median rank's lateness in the group.
+CREATE TABLE IF NOT EXISTS kept_groups (
+    run_id INTEGER NOT NULL, source_id INTEGER NOT NULL, step BIGINT NOT NULL, grp VARCHAR, typical_late_ns BIGINT);
