@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from comparing import product_report
 from loading import loaded
+
 from reference.stories import Story, at
 
 

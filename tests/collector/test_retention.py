@@ -27,7 +27,7 @@ from reference.wild import make_wild
 S = made_runs.S
 FOREVER_NS = 2**62
 # What looks at single ranks looks at the rows that are left.
-OF_RANKS = {"lateness", "view_lateness", "view_worst_ranks", "view_suspects"}
+OF_RANKS = {"lateness", "view_lateness", "view_worst_ranks"}
 BLOCKS = "SELECT source, sum(steps) FROM step_blocks JOIN sources USING (source_id) GROUP BY ALL ORDER BY ALL"
 Event = dict[str, Any]
 
