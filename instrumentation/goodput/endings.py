@@ -20,7 +20,7 @@ from goodput import launchfolder
 from goodput.launchfolder import RankFile, start_ticks
 
 _ROUND_MS = 100
-_TELLING_ROUNDS = 20
+_TELLING_ROUNDS = 40
 _TELLING_ROUND_S = 0.005
 _OOM_COUNTER_DELAY_S = 0.05
 
@@ -133,12 +133,12 @@ class Endings:
             try:
                 fd = os.pidfd_open(rank.pid)
             except OSError:
-                # It was gone before we heard of it.
-                self._end(rank, None)
+                # It was gone before we heard of it; its parent may have told.
+                self._end(rank, launchfolder.read_status(self._folder, rank.pid))
                 continue
             if rank.start_ticks != start_ticks(rank.pid):
                 os.close(fd)
-                self._end(rank, None)
+                self._end(rank, launchfolder.read_status(self._folder, rank.pid))
                 continue
             self._open[fd] = rank
             self._poll.register(fd, select.POLLIN)
