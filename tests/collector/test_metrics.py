@@ -255,6 +255,7 @@ def test_a_save_is_the_first_of_its_kind_once(watched: Watched, clock: Clock) ->
     assert tell(602, save | {"kind": "end", "id": 2, "step": 3}, evaluation) == (1, 0)
 
 
+@pytest.mark.soak
 def test_a_run_that_stands_still_does_not_wait_for_its_turn(watched: Watched, clock: Clock, monkeypatch: Any) -> None:
     """With hundreds of runs a round takes minutes: a hang is seen after seconds all the same, and so is its end."""
     names = [f"r{number}" for number in range(3)]

@@ -108,6 +108,12 @@ def test_a_long_run_is_closed_block_by_block_while_it_goes_on(tmp_path: Path) ->
     assert gone > 2000 and row_count(closed) == rows - gone
     assert told(closed, "long") == told(kept, "long")
     assert landed(closed) == landed(kept)
+    # What if the worst were like the rest: told of the steps whose rows are left, not guessed for the others. In those
+    # rank 3 was the only slow one; each of their seconds waited half for it, on four GPUs.
+    worst = select(closed, "view_worst_ranks", Window())[0].to_pylist()
+    assert [row["rank"] for row in worst] == [None, 3]
+    assert worst[1]["saved_gpu_s"] == pytest.approx((2400 - 2000 + 1) * 0.5 * 4)
+    assert len(select(kept, "view_worst_ranks", Window())[0]) > 2
     assert not can_close(closed, one) and apply(closed, one) == 0
     for con in (kept, closed):
         assert load(con, tmp_path, later.events) == {}

@@ -153,7 +153,7 @@ def test_a_full_disk_costs_no_step(tmp_path: Path) -> None:
         everything.unlink()
         code, out, err = it.finish()
         assert (code, out) == (0, "trained\n")
-        assert "No space left" in err and "Traceback" not in err
+        assert ("No space left" in err or "took only a part" in err) and "Traceback" not in err
         assert done_steps(read_events(place / "spool")) == list(range(1, it.steps + 1))
         assert account(place / "spool")[1] == 0
         assert it.longest_s(1) < 1

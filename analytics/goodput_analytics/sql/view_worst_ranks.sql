@@ -1,5 +1,5 @@
 -- Purpose: what if the worst few ranks were no later than the rest: how much shorter steps would be.
--- Inputs:  gp_window_parts, gp_measures, gp_grouped_attempts, gp_members, gp_ledger, ev_start; $from_ns, $to_ns (NULL: all
+-- Inputs:  gp_window_parts, gp_segments, gp_measures, gp_grouped_attempts, gp_members, gp_ledger, ev_start; $from_ns, $to_ns (NULL: all
 --          steps), $most, $most_steps
 -- Grain:   one row per k from 0 to $most, the k worst ranks, and one for the worst 3 % where that is more; fewer where
 --          fewer ranks are ever late. None where no step waited.
@@ -11,19 +11,24 @@
 --          slowdown_ratio     S without the k worst: the length of steps over the ideal; at k = 0 the run's own
 --          waste_ratio        1 - 1 / S: the share of the steps' time that is waiting
 --          saved_ratio        of the waiting that was looked at, what is gone without the k worst (in the paper: M_W)
---          saved_gpu_s        the same of the whole run's `straggler` GPU-seconds
+--          saved_gpu_s        the same of the whole run's `straggler` GPU-seconds, without those of closed steps
 -- Algorithm: Lin et al., Understanding Stragglers in Large Model Training Using What-if Analysis, OSDI 2025: S = T /
 --            T_ideal, and M_W = (T - T without the worst) / (T - T_ideal). T is the steps' time without declared spans,
 --            warm-up and hangs; T_ideal is T less the ledger's straggler parts, so that a rank is ideal at its group's
 --            lower quartile (the paper simulates each operation at its mean, and the pipeline's dependencies).
+--            Closed steps, of which the rows of ranks have gone, are left out.
 --            How the waiting falls to ranks is known from steps looked at, every k-th, no more than $most_steps: in each
 --            the wait is the greatest lateness over the lower quartile of its group. Ranks are in the order of what
 --            steps would wait if only they were late, the paper's S_w, so that two that are equally late both count.
-WITH stretch AS (
-    SELECT attempt, life, step, begin_ns, ranks, 2 * busy_ranks >= ranks AS busy, straggler_ns,
-        net_ns - warmup_ns - hang_ns AS took_ns
-    FROM gp_window_parts
-    WHERE applied AND coalesce(end_ns > $from_ns::BIGINT, true) AND coalesce(begin_ns < $to_ns::BIGINT, true)
+WITH closed AS (
+    SELECT attempt, max(closed_below) AS below FROM gp_segments GROUP BY attempt
+),
+stretch AS (
+    SELECT w.attempt, w.life, w.step, w.begin_ns, w.ranks, 2 * w.busy_ranks >= w.ranks AS busy, w.straggler_ns,
+        w.net_ns - w.warmup_ns - w.hang_ns AS took_ns
+    FROM gp_window_parts w JOIN closed c ON c.attempt = w.attempt
+    WHERE w.applied AND coalesce(w.end_ns > $from_ns::BIGINT, true) AND coalesce(w.begin_ns < $to_ns::BIGINT, true)
+        AND NOT (w.life = 0 AND w.step < c.below)
 ),
 times AS (
     SELECT sum(took_ns)::DOUBLE AS took_ns, sum(straggler_ns)::DOUBLE AS waited_ns FROM stretch
@@ -98,7 +103,9 @@ waits AS (
     UNION ALL SELECT 0, wait_ns FROM whole
 ),
 lost AS (
-    SELECT coalesce(sum((end_ns - start_ns)::HUGEINT * gpus), 0)::DOUBLE / 1e9 AS gpu_s FROM gp_ledger WHERE category = 'straggler'
+    SELECT coalesce(sum((l.end_ns - l.start_ns)::HUGEINT * l.gpus), 0)::DOUBLE / 1e9 AS gpu_s
+    FROM gp_ledger l JOIN closed c ON c.attempt = l.attempt
+    WHERE l.category = 'straggler' AND coalesce(l.step >= c.below, true)
 ),
 figures AS (
     SELECT a.k, w.rank, w.node, w.cost_ns / o.wait_ns AS alone_share, a.wait_ns / o.wait_ns AS left_share
