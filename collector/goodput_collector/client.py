@@ -29,7 +29,7 @@ from goodput_analytics.advice_run import RunAdvice, advice_from_relations
 from goodput_analytics.merged import release
 from goodput_analytics.timeouts import DEFAULT_RISK_RATIO
 from goodput_collector.compacting import Compacted
-from goodput_collector.corrections import Correction, Wish, of_json, read
+from goodput_collector.corrections import NOTE_MOST, WHO_MOST, Act, Cause, Correction, Wish, of_json, read
 from goodput_collector.database import open_database
 from goodput_collector.errors import BadRequestError, CollectorUnreachableError, GoodputCollectorError
 from goodput_collector.keeping import Closed
@@ -38,7 +38,21 @@ from goodput_collector.requests import VALID_S, Asked
 from goodput_collector.shown import last_told, to_see
 from goodput_collector.told import Candidate, cheapest_first, tell
 
-__all__ = ["Candidate", "Client", "FileClient", "GoodputCollectorError", "HttpClient", "Rows", "open_client"]
+__all__ = [
+    "NOTE_MOST",
+    "WHO_MOST",
+    "Act",
+    "Candidate",
+    "Cause",
+    "Client",
+    "Correction",
+    "FileClient",
+    "GoodputCollectorError",
+    "HttpClient",
+    "Rows",
+    "Wish",
+    "open_client",
+]
 
 _ARROW = "application/vnd.apache.arrow.stream"
 _RUNS_DEFAULT = 100

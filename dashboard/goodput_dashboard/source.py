@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from goodput_analytics import AnalyticsError, Report, RunSummary, UnknownRun
 from goodput_analytics.advice_run import RunAdvice
-from goodput_collector.client import FileClient, GoodputCollectorError, HttpClient, open_client
+from goodput_collector.client import Correction, FileClient, GoodputCollectorError, HttpClient, Wish, open_client
 
 T = TypeVar("T")
 
@@ -31,8 +31,6 @@ HELD = 512
 HELD_BYTES = 256 * 2**20
 IDLE_S = 5.0
 """A file is let go when nobody has asked for this long: a collector may want it."""
-NO_RUN = "\N{NULL}"
-"""No run has this name: asked for, a file says which it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +69,26 @@ class Source:
         return self._ask(("runs", limit), lambda client: client.runs(limit))
 
     def names(self) -> Answer[list[str]]:
-        """The names of a file's runs: quick, for nothing is computed. A collector lists its runs with `runs`."""
+        """The names of the runs, the one heard from last first: quick, for nothing is computed."""
+        return self._ask(("names",), lambda client: client.names())
 
-        def ask(client: HttpClient | FileClient) -> list[str]:
-            try:
-                client.report(NO_RUN)
-            except UnknownRun as unknown:
-                return list(unknown.known)
-            return []
+    def correct(self, wish: Wish) -> Correction:
+        """Has a collector correct something; what was heard of the run before is asked again.
 
-        return self._ask(("names",), ask)
+        Raises GoodputCollectorError, with what to do; for a file, which is only read here, too.
+        """
+        client = self._client or open_client(self.where, self._token)
+        if not isinstance(client, HttpClient):
+            raise GoodputCollectorError("A file is only read here: correct it with `goodput correct`.")
+        try:
+            made = client.correct(wish)
+        except UnknownRun as error:
+            raise GoodputCollectorError(str(error)) from error
+        with self._lock:
+            old = [key for key in self._kept if wish.run in key or key[0] in ("names", "runs")]
+        for key in old:
+            self._forget(key)
+        return made
 
     def report(self, run: str) -> Answer[Report]:
         """The breakdown of a run. Raises UnknownRun."""

@@ -50,6 +50,10 @@ HELD = "GPUs held times the time they were held: the denominator of goodput."
 LOST = "All GPU time held but `productive` and `evaluation`."
 AT_RISK = "Productive, but after the last durable checkpoint: a failure now would lose it."
 QUEUE = "From submission to admission. A delay in seconds, never GPU time."
+SAID_CAUSE = (
+    "What people say of it, beside what was recorded: planned, hardware, software or user. It changes no figure, and "
+    "can be undone with `goodput correct undo`."
+)
 DETECTION = "From the last progress to the abort."
 LOST_STEPS = "Steps computed and then thrown away because of it."
 PRICE = "GPU time of the hang before the abort, of the work done again, and of the restart after it."

@@ -14,8 +14,10 @@ from goodput_analytics import Report, report
 from goodput_analytics.advice_run import advise
 from goodput_analytics.fleet import lost_gpu_s, price_gpu_s
 from goodput_collector.advice_view import run_json
+from goodput_collector.corrections import Act, Cause, Wish
 from goodput_collector.database import open_database
 from goodput_collector.figures import GpuTime, duration, percent
+from goodput_collector.offline import edited
 from goodput_dashboard import context
 from goodput_dashboard.launching import APP, VARIABLE
 
@@ -121,6 +123,18 @@ def test_incidents_have_their_price_and_their_last_words(opened: Open, tmp_path:
     assert "a closer checkpoint" in text(at) and "First to go was rank 0" in text(at)
     endings = at.dataframe[1].value
     assert list(endings["rank"]) == [0, 1, 2, 3] and set(endings["reason"]) == {"exception"}
+
+
+def test_what_people_say_of_an_incident_stands_beside_it(opened: Open, tmp_path: Path) -> None:
+    made_runs.database(tmp_path, made_runs.stormy())
+    with edited(tmp_path / "made.duckdb", tmp_path / "none") as editor:
+        editor.correct(
+            Wish(act=Act.INCIDENT, run="stormy", attempt=0, cause=Cause.HARDWARE, note="ECC *errors*", who="me")
+        )
+    at = opened("incidents", run="stormy")
+    assert list(at.dataframe[0].value["said cause"]) == ["hardware"]
+    assert "**hardware**: ECC \\*errors\\*" in text(at) and "Said by me" in "".join(one.value for one in at.caption)
+    assert not at.button  # a file is only read here
 
 
 def test_without_incidents_the_page_says_so(opened: Open) -> None:

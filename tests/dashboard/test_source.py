@@ -45,7 +45,7 @@ def test_a_file_is_read_again_when_it_changed(tmp_path: Path) -> None:
     assert source.names().known() == ["partial"]
     source.close()
     made_runs.database(tmp_path, made_runs.stormy())
-    assert source.names().known() == ["partial", "stormy"]
+    assert source.names().known() == ["stormy", "partial"]
     source.close()
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import streamlit as st
 
 from goodput_analytics import Incident, Report
 from goodput_analytics.fleet import PLANNED_CAUSES, price_gpu_s
-from goodput_dashboard import charts, context, parts, words
+from goodput_dashboard import charts, context, noting, parts, words
 from goodput_dashboard.figures import Unit, counted, duration, moment, percent, plain, unit_for, when
 
 AROUND_RATIO = 0.5
@@ -19,6 +21,7 @@ def body(report: Report) -> None:
         st.success("No incident: no attempt ended without finishing, and nothing was rolled back.")
         return
     unit = unit_for(report.allocated_gpu_s)
+    said = noting.said(report)
     zone = context.zone()
     with st.grid(min_column_width=150):
         st.metric("Incidents", f"{len(report.incidents):,}", border=True)
@@ -32,6 +35,8 @@ def body(report: Report) -> None:
                 "attempt": one.attempt,
                 "cause": one.cause,
                 "kind": "planned" if one.cause in PLANNED_CAUSES else "unplanned",
+                "said cause": (said.get((one.attempt, one.abort_ns)) or {}).get("said_cause"),
+                "note": (said.get((one.attempt, one.abort_ns)) or {}).get("note"),
                 "ended": moment(one.abort_ns, zone),
                 "found in": duration(one.detection_s),
                 "lost steps": one.lost_steps,
@@ -47,6 +52,8 @@ def body(report: Report) -> None:
         alt=f"{counted(len(report.incidents), 'incident')} with cause and price",
         config={
             "ended": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm:ss", help=parts.zone_name()),
+            "said cause": st.column_config.TextColumn(help=words.SAID_CAUSE) if said else None,
+            "note": st.column_config.TextColumn() if said else None,
             "found in": st.column_config.TextColumn(help=words.DETECTION),
             "lost steps": st.column_config.NumberColumn(format="%,d", help=words.LOST_STEPS),
             **{n: st.column_config.NumberColumn(format=unit.column) for n in ("hang", "rework", "restart")},
@@ -64,7 +71,8 @@ def body(report: Report) -> None:
         format_func=lambda i: _label(report.incidents[int(i)], unit) if i in numbers else i,
     )
     if chosen in numbers:
-        _incident(report, report.incidents[int(chosen)], unit)
+        one = report.incidents[int(chosen)]
+        _incident(report, one, unit, said.get((one.attempt, one.abort_ns)))
 
 
 def _label(one: Incident, unit: Unit) -> str:
@@ -72,7 +80,7 @@ def _label(one: Incident, unit: Unit) -> str:
     return f"{one.cause} of attempt {one.attempt}, {at}, {unit.amount(price_gpu_s(one))}"
 
 
-def _incident(report: Report, one: Incident, unit: Unit) -> None:
+def _incident(report: Report, one: Incident, unit: Unit, told: dict[str, Any] | None) -> None:
     st.markdown(f"#### {one.cause.capitalize()} of attempt {one.attempt}", help=words.CAUSES.get(one.cause))
     with st.grid(min_column_width=140):
         st.metric(f"Price, {unit.short}", unit.number(price_gpu_s(one)), help=words.PRICE, border=True)
@@ -82,6 +90,7 @@ def _incident(report: Report, one: Incident, unit: Unit) -> None:
         st.metric(f"Restart, {unit.short}", unit.number(one.restart_gpu_s), border=True)
         st.metric("Lost steps", f"{one.lost_steps:,}", help=words.LOST_STEPS, border=True)
     _would_have_saved(one, unit)
+    noting.note(report, one, told)
     _endings(report, one)
     _who(report, one)
     _around(report, one)
