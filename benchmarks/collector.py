@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import duckdb
+from document import put_section
 from ingest import BARE
 
 from goodput_collector.chunks import Chunk, encode
@@ -41,7 +42,6 @@ BULK_STREAMS = 64
 BODY_BYTES = 8 * 2**20
 SENDERS = 4
 T0_NS = 1_700_000_000_000_000_000
-DOC = Path(__file__).resolve().parent.parent / "docs" / "PERFORMANCE.md"
 HEADING = "## Collector"
 PARTS = ("load", "bulk", "readers")
 
@@ -301,15 +301,7 @@ def write(lines: list[str]) -> None:
         f"`benchmarks/collector.py`, {os.cpu_count()} cores shared with the senders; load during the runs "
         f"{os.getloadavg()[0]:.1f}."
     )
-    section = "\n".join([HEADING, "", about, "", *(f"- {line}" for line in lines), ""])
-    text = DOC.read_text()
-    if HEADING in text:
-        before, _, rest = text.partition(HEADING)
-        following = rest.find("\n## ")
-        text = before + section + (rest[following:] if following >= 0 else "")
-    else:
-        text = f"{text.rstrip()}\n\n{section}"
-    DOC.write_text(text)
+    put_section("\n".join([HEADING, "", about, "", *(f"- {line}" for line in lines), ""]))
 
 
 def main() -> None:

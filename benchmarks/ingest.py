@@ -14,13 +14,13 @@ import time
 from pathlib import Path
 
 import duckdb
+from document import put_section
 
 from goodput_collector.landing import ingest_files
 
 TARGET_RATIO = 0.33
 RANKS = 8
 T0_NS = 1_700_000_000_000_000_000
-DOC = Path(__file__).resolve().parent.parent / "docs" / "PERFORMANCE.md"
 HEADING = "## Ingest"
 
 BARE = """
@@ -119,15 +119,6 @@ def main() -> int:
     if args.write:
         put_section(text)
     return 0 if worst >= TARGET_RATIO else 1
-
-
-def put_section(text: str) -> None:
-    """Replaces this benchmark's section of the document, or adds it at the end."""
-    old = DOC.read_text(encoding="utf-8") if DOC.exists() else "# Performance\n"
-    before, found, after = old.partition(HEADING + "\n")
-    rest = after.partition("\n## ")
-    tail = "\n## " + rest[2] if found and rest[1] else ""
-    DOC.write_text(before.rstrip("\n") + "\n\n" + text + tail, encoding="utf-8")
 
 
 if __name__ == "__main__":

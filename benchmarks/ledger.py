@@ -34,8 +34,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from document import put_section
+
 HERE = Path(__file__).resolve().parent
-DOC = HERE.parent / "docs" / "PERFORMANCE.md"
 HEADING = "## Ledger"
 WIDE_TARGET = 8.0
 LONG_TARGET = 0.2
@@ -251,15 +252,6 @@ def machine() -> str:
     ).stdout.strip()
     today = datetime.datetime.now(tz=datetime.UTC).date()
     return f"{os.cpu_count()} cores ({model}), {today}, commit {commit or 'unknown'}"
-
-
-def put_section(text: str) -> None:
-    """Replace this benchmark's section of the document, or add it at the end."""
-    old = DOC.read_text(encoding="utf-8") if DOC.exists() else "# Performance\n"
-    before, found, after = old.partition(HEADING + "\n")
-    _, more, later = after.partition("\n## ")
-    tail = "\n## " + later if found and more else ""
-    DOC.write_text(before.rstrip("\n") + "\n\n" + text + tail, encoding="utf-8")
 
 
 def main() -> int:

@@ -30,7 +30,9 @@ from dataclasses import dataclass, field
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 
-from collector import DOC, bulk_streams, collector, send_bulk
+from document import DOC, put_section
+
+from collector import bulk_streams, collector, send_bulk
 from goodput_collector.chunks import Chunk, encode
 
 HEADING = "## Scrapes"
@@ -285,15 +287,7 @@ def write(lines: list[str]) -> None:
         f"`benchmarks/scrape.py`, {os.cpu_count()} cores shared with the senders, {time.strftime('%Y-%m-%d')}, after "
         f"commit {commit or 'unknown'}; load at the end {os.getloadavg()[0]:.1f}."
     )
-    section = "\n".join([HEADING, "", about, "", *lines, ""])
-    text = DOC.read_text()
-    before, found, rest = text.partition(HEADING)
-    if found:
-        following = rest.find("\n## ")
-        text = before + section + (rest[following:] if following >= 0 else "")
-    else:
-        text = f"{text.rstrip()}\n\n{section}"
-    DOC.write_text(text)
+    put_section("\n".join([HEADING, "", about, "", *lines, ""]))
 
 
 def main() -> None:
