@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from goodput_collector.options import DEFAULT_DB, AsJson, Database, ReadTokenFile, Url
+
 if TYPE_CHECKING:
     from goodput_analytics.simulate_job import Job
 
 ADVICE = typer.Typer(rich_markup_mode=None)
 
-DEFAULT_DB = Path("goodput.duckdb")
 DAY_S = 86_400.0
 MINUTE_S = 60.0
 HOUR_S = 3600.0
@@ -24,8 +25,6 @@ MOST_GPUS = 100_000_000
 MOST_PRICE = 1e9
 """Figures beyond these are slips, and sums of them would be too long for a float."""
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-
 
 @ADVICE.command(
     epilog="Example: goodput advise llama-7b --db run.duckdb; or: goodput advise --checkpoint-s 120 --mtbf-s 11160"
@@ -33,16 +32,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text
 def advise(
     context: typer.Context,
     run: Annotated[str | None, typer.Argument(help="The run whose record is read.", metavar="RUN")] = None,
-    db: Annotated[
-        Path, typer.Option("--db", envvar="GOODPUT_DB", help="The database file.", metavar="FILE", show_default=True)
-    ] = DEFAULT_DB,
-    url: Annotated[
-        str | None,
-        typer.Option("--url", envvar="GOODPUT_URL", help="A collector's address, instead of a file.", metavar="URL"),
-    ] = None,
-    token_file: Annotated[
-        Path | None, typer.Option("--token-file", help="File with the collector's token for reading.", metavar="FILE")
-    ] = None,
+    db: Database = DEFAULT_DB,
+    url: Url = None,
+    token_file: ReadTokenFile = None,
     fleet: Annotated[
         bool, typer.Option("--fleet", help="What the saves of all runs in the database do to one another.")
     ] = False,

@@ -23,6 +23,7 @@ from goodput_collector.contract import TIME_LIMIT_NS
 from goodput_collector.correct_commands import CORRECT
 from goodput_collector.figures import NS_PER_S, counted, name
 from goodput_collector.metrics_commands import METRICS
+from goodput_collector.options import DEFAULT_DB, AsJson, Database, ReadTokenFile, Url
 from goodput_collector.service_commands import SERVICE, NoRedaction, Redact
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ COMMANDS.add_typer(METRICS)
 COMMANDS.add_typer(ALLOCATION, name="allocation")
 COMMANDS.add_typer(CORRECT, name="correct")
 
-DEFAULT_DB = Path("goodput.duckdb")
 SCHEMA = 1
 MOST_NAMES = 8
 HTML_GROUP = "goodput.reports"
@@ -48,18 +48,6 @@ MOST_RUNS = 1_000
 _WHERE_EVENTS_ARE = (
     "`goodput doctor` names the folder that the recorder writes to; what a collector took is in its own database."
 )
-
-Database = Annotated[
-    Path, typer.Option("--db", envvar="GOODPUT_DB", help="The database file.", metavar="FILE", show_default=True)
-]
-Url = Annotated[
-    str | None,
-    typer.Option("--url", envvar="GOODPUT_URL", help="A collector's address, instead of a file.", metavar="URL"),
-]
-TokenFile = Annotated[
-    Path | None, typer.Option("--token-file", help="File with the collector's token for reading.", metavar="FILE")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 @COMMANDS.command(epilog="Example: goodput ingest /tmp/goodput-1000 --db run.duckdb")
@@ -94,7 +82,7 @@ def report(
     run: Annotated[str | None, typer.Argument(help="The run; without it, the runs are listed.", metavar="RUN")] = None,
     db: Database = DEFAULT_DB,
     url: Url = None,
-    token_file: TokenFile = None,
+    token_file: ReadTokenFile = None,
     json: AsJson = False,
     html: Annotated[
         Path | None, typer.Option("--html", help="Write the report as one HTML file, to mail.", metavar="FILE")

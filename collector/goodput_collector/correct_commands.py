@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
+from goodput_collector.options import DEFAULT_DB, Archive, AsJson, Database, Url
+
 if TYPE_CHECKING:
     from goodput_collector.corrections import Correction, Wish
 
@@ -18,25 +20,12 @@ CORRECT = typer.Typer(
     no_args_is_help=True,
     help="Rename, merge or hide runs, say why an incident came about; every correction can be undone.",
 )
-DEFAULT_DB = Path("goodput.duckdb")
 
 Run = Annotated[str, typer.Argument(help="The run.", metavar="RUN")]
-Database = Annotated[
-    Path, typer.Option("--db", envvar="GOODPUT_DB", help="The database file.", metavar="FILE", show_default=True)
-]
-Archive = Annotated[
-    Path | None,
-    typer.Option("--archive", help="A collector's archive; by default beside the database.", metavar="DIR"),
-]
-Url = Annotated[
-    str | None,
-    typer.Option("--url", envvar="GOODPUT_URL", help="A collector's address, instead of a file.", metavar="URL"),
-]
 TokenFile = Annotated[
     Path | None, typer.Option("--token-file", help="File with the collector's token for writing.", metavar="FILE")
 ]
 Who = Annotated[str | None, typer.Option("--who", help="Who says so; else the name you are logged in with.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 class _Editor(Protocol):

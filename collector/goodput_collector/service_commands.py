@@ -9,9 +9,11 @@ from typing import Annotated
 
 import typer
 
+from goodput_collector.options import DEFAULT_DB, Archive, Database, Url
+
 SERVICE = typer.Typer(rich_markup_mode=None)
 
-DEFAULT_DB = Path("goodput.duckdb")
+
 DEFAULT_LISTEN = "127.0.0.1:9470"
 GOODPUT_TOKEN_FILE = "GOODPUT_TOKEN_FILE"
 _GIB = 2**30
@@ -57,9 +59,7 @@ KeepRaw = Annotated[
 @SERVICE.command(epilog="Example: goodput collect --db run.duckdb --listen 127.0.0.1:9470")
 def collect(
     spool: Spool = None,
-    db: Annotated[
-        Path, typer.Option("--db", envvar="GOODPUT_DB", help="The database file.", metavar="FILE", show_default=True)
-    ] = DEFAULT_DB,
+    db: Database = DEFAULT_DB,
     archive: Annotated[
         Path | None,
         typer.Option("--archive", help="The archive's folder; by default beside the database.", metavar="DIR"),
@@ -184,17 +184,9 @@ def rebuild(
 
 @SERVICE.command(epilog="Example: goodput compact --db goodput.duckdb")
 def compact(
-    db: Annotated[
-        Path, typer.Option("--db", envvar="GOODPUT_DB", help="The database file.", metavar="FILE", show_default=True)
-    ] = DEFAULT_DB,
-    archive: Annotated[
-        Path | None,
-        typer.Option("--archive", help="A collector's archive; by default beside the database.", metavar="DIR"),
-    ] = None,
-    url: Annotated[
-        str | None,
-        typer.Option("--url", envvar="GOODPUT_URL", help="A collector's address, instead of a file.", metavar="URL"),
-    ] = None,
+    db: Database = DEFAULT_DB,
+    archive: Archive = None,
+    url: Url = None,
     token_file: TokenFile = None,
     keep_raw_days: Annotated[
         float | None,
