@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goodput_analytics.errors import AnalyticsError
-from goodput_analytics.ledger import SECOND_LAUNCH, build, run_names
+from goodput_analytics.ledger import build, launch_name, run_names
 from goodput_analytics.relations import rows, run_sql
 from goodput_analytics.settings import NS_PER_S, Settings
 
@@ -115,7 +115,7 @@ def fleet(
     for run in run_names(con):
         launch, launches = 1, 1
         while launch <= launches:
-            name = run if launch == 1 else f"{run}{SECOND_LAUNCH}{launch}"
+            name = launch_name(run, launch)
             try:
                 launches = build(con, name, now_ns=now_ns, settings=settings).launches
                 run_sql(con, "advice_saves")

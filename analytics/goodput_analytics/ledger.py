@@ -83,6 +83,17 @@ def find_run(con: duckdb.DuckDBPyConnection, run: str) -> tuple[int, int]:
     raise UnknownRun(run, sorted(known))
 
 
+def launch_name(run: str, number: int) -> str:
+    """What a run's launches beside one another are called; the first one, number 1, has the run's own name."""
+    return run if number == 1 else f"{run}{SECOND_LAUNCH}{number}"
+
+
+def names_of(run: str) -> list[str]:
+    """The names of runs that a name may be of: its own, or else that of the run of which it names a second launch."""
+    name, mark, number = run.rpartition(SECOND_LAUNCH)
+    return [run, name] if mark and number.isdecimal() else [run]
+
+
 def run_names(con: duckdb.DuckDBPyConnection) -> list[str]:
     """The names of all runs that there are to see, in order; launches beside the first are not among them."""
     found = con.execute("SELECT run FROM shown_runs WHERE run_id = root_id AND NOT hidden ORDER BY run").fetchall()

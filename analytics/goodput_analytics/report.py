@@ -9,7 +9,7 @@ import duckdb
 from goodput_analytics.advice import daly_s, young_s
 from goodput_analytics.errors import LedgerError
 from goodput_analytics.findings import NOTEWORTHY_RATIO, Evidence, find
-from goodput_analytics.ledger import Ledger, build, run_names
+from goodput_analytics.ledger import Ledger, build, launch_name, run_names
 from goodput_analytics.model import (
     Attempt,
     Category,
@@ -142,7 +142,7 @@ def runs(
     for run in run_names(con):
         launch = 1
         while True:
-            name = run if launch == 1 else f"{run}~{launch}"
+            name = launch_name(run, launch)
             try:
                 one, ledger = _report(con, name, now_ns, settings or Settings())
             except (LedgerError, duckdb.Error):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import duckdb
 
-from goodput_analytics.ledger import SECOND_LAUNCH, build
+from goodput_analytics.ledger import build, launch_name
 from goodput_analytics.relations import run_sql
 
 RELATIONS = ("closing_steps", "closing_groups", "closing_clocks", "closing_rows")
@@ -22,7 +22,7 @@ def launches(con: duckdb.DuckDBPyConnection, run: str, before_ns: int) -> list[t
     found: list[tuple[str, bool]] = []
     number = count = 1
     while number <= count:
-        name = run if number == 1 else f"{run}{SECOND_LAUNCH}{number}"
+        name = launch_name(run, number)
         count = build(con, name, whole=True).launches
         run_sql(con, "closing", {"before_ns": before_ns})
         found.append((name, bool(con.execute("SELECT 1 FROM gp_closing LIMIT 1").fetchall())))

@@ -10,13 +10,14 @@ import re
 import unicodedata
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
 
 import duckdb
 
 from goodput_analytics import UnknownRun
+from goodput_analytics.ledger import names_of
 from goodput_analytics.notes import IncidentPlace
 from goodput_collector import shown
 from goodput_collector.database import one_row
@@ -25,7 +26,6 @@ from goodput_collector.errors import BadRequestError
 NAME_MOST = 500
 WHO_MOST = 200
 NOTE_MOST = 10_000
-_LAUNCH = re.compile(r".*~\d+")
 _ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
@@ -86,7 +86,7 @@ class Wish:
             raise BadRequestError("An id has 1 to 100 letters, digits and signs of _-.")
         if self.act in (Act.RENAME, Act.MERGE) and not self.to:
             raise BadRequestError('Say what to: "to" is a name.')
-        if self.act is Act.RENAME and self.to is not None and _LAUNCH.fullmatch(self.to):
+        if self.act is Act.RENAME and self.to is not None and names_of(self.to) != [self.to]:
             raise BadRequestError("A name that ends in ~ and a number stands for a second launch; choose another.")
         if self.act is Act.INCIDENT and self.attempt is None:
             raise BadRequestError('Say which incident: "attempt" is the number of the attempt that it ended.')
@@ -208,27 +208,12 @@ def plan(
             raise BadRequestError("A run cannot be merged into itself.")
     else:
         target = None
-    told = wish.act is Act.INCIDENT
-    if told and place is None:
-        raise BadRequestError("There is no such incident in this run.", status=404)
-    return (
-        Correction(
-            id=wish.id,
-            at_ns=at_ns,
-            who=wish.who,
-            act=wish.act,
-            run=run,
-            said=wish.run,
-            target=target,
-            source=place.source if told and place else None,
-            part=place.part if told and place else None,
-            life=place.life if told and place else None,
-            inside=place.inside if told and place else None,
-            cause=wish.cause if told else None,
-            note=wish.note if told else None,
-        ),
-        False,
-    )
+    made = Correction(id=wish.id, at_ns=at_ns, who=wish.who, act=wish.act, run=run, said=wish.run, target=target)
+    if wish.act is Act.INCIDENT:
+        if place is None:
+            raise BadRequestError("There is no such incident in this run.", status=404)
+        made = replace(made, **asdict(place), cause=wish.cause, note=wish.note)
+    return made, False
 
 
 def write(con: duckdb.DuckDBPyConnection, made: Correction) -> None:
@@ -268,14 +253,10 @@ def _of(values: Sequence[Any]) -> Correction:
 
 
 def _recorded(con: duckdb.DuckDBPyConnection, name: str) -> str | None:
-    """The recorded name of the run that is called so now (a second launch is a part of its run)."""
-    names = [name, name.rpartition("~")[0]] if _LAUNCH.fullmatch(name) else [name]
-    parts = shown.parts_of(con, names)
-    for one in names:
-        if one in parts:
-            row = one_row(con, "SELECT run FROM runs WHERE run_id = ?", [parts[one][0]])
-            return None if row is None else str(row[0])
-    return None
+    """The recorded name of the run that is called so now."""
+    parts = shown.parts_of(con, name)
+    row = None if parts is None else one_row(con, "SELECT run FROM runs WHERE run_id = ?", [parts[0]])
+    return None if row is None else str(row[0])
 
 
 def _same(con: duckdb.DuckDBPyConnection, wish: Wish) -> Correction | None:

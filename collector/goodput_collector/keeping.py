@@ -90,14 +90,16 @@ def apply(con: duckdb.DuckDBPyConnection, one: Retention) -> int:
     finally:
         release(con)
     if any(fit for _, fit in found):
-        parts = list(shown.parts_of(con, [name])[name])
+        parts = shown.parts_of(con, name)
+        assert parts is not None
         con.execute(
-            "DELETE FROM raw_horizons WHERE run_id IN (SELECT unnest(?)) AND before_ns < ?", [parts, one.before_ns]
+            "DELETE FROM raw_horizons WHERE run_id IN (SELECT unnest(?)) AND before_ns < ?",
+            [list(parts), one.before_ns],
         )
         con.execute(
             "INSERT INTO raw_horizons SELECT run_id, ? FROM (SELECT unnest(?::INTEGER[]) AS run_id) "
             "WHERE run_id NOT IN (SELECT run_id FROM raw_horizons)",
-            [one.before_ns, parts],
+            [one.before_ns, list(parts)],
         )
     return before - row_count(con)
 

@@ -12,6 +12,7 @@ from typing import Protocol
 import duckdb
 
 from goodput_analytics import AnalyticsError
+from goodput_analytics.ledger import launch_name
 from goodput_collector import metrics
 from goodput_collector.errors import BusyError
 from goodput_collector.exposition import Family, page
@@ -24,7 +25,6 @@ from goodput_collector.shown import ShownRun, to_see
 from goodput_collector.store import Store
 from goodput_collector.told import Told
 
-_LAUNCH = "~"
 _SHOW_S = 2.0
 """What was computed is shown at least so often while a round goes on."""
 EVERY_S = 5.0
@@ -138,7 +138,7 @@ class Board:
                 if rest(time.monotonic() - began):
                     return
                 launch += 1
-                name = f"{run}{_LAUNCH}{launch}"
+                name = launch_name(run, launch)
                 if launch > told.launches or name in names:
                     break
             if time.monotonic() - shown_s > _SHOW_S:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import duckdb
 
+from goodput_analytics.ledger import names_of
 from goodput_collector.database import sql_text
 
 
@@ -119,13 +120,15 @@ def to_see(con: duckdb.DuckDBPyConnection, told_ns: Mapping[int, int]) -> list[S
     return sorted(found, key=lambda one: (-one.told_ns, one.run))
 
 
-def parts_of(con: duckdb.DuckDBPyConnection, names: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """The keys of the recorded runs that each of these names stands for, of those that can be seen."""
+def parts_of(con: duckdb.DuckDBPyConnection, name: str) -> tuple[int, ...] | None:
+    """The keys of the recorded runs that a name stands for, of those that can be seen (a second launch is a part of its
+    run); None where it stands for none."""
+    names = names_of(name)
     found: dict[str, tuple[int, ...]] = {}
     for run, run_id in con.execute(
         "SELECT run, run_id FROM shown_runs WHERE NOT hidden AND run IN (SELECT unnest(?)) "
         "ORDER BY run_id <> root_id, run_id",
-        [list(names)],
+        [names],
     ).fetchall():
         found[run] = (*found.get(run, ()), run_id)
-    return found
+    return next((found[one] for one in names if one in found), None)
