@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from os import PathLike, fspath
@@ -93,14 +94,9 @@ def migrate(con: duckdb.DuckDBPyConnection) -> None:
         version = 1 if one_row(con, "SELECT 1 FROM ev_step LIMIT 1") else SCHEMA_VERSION
         con.execute("INSERT INTO schema_versions VALUES (?, ?)", [version, time.time_ns()])
     for step in range(version, SCHEMA_VERSION):
-        con.execute("BEGIN")
-        try:
+        with transaction(con):
             con.execute(sql_text(MIGRATIONS[step]))
             con.execute("INSERT INTO schema_versions VALUES (?, ?)", [step + 1, time.time_ns()])
-            con.execute("COMMIT")
-        except BaseException:
-            con.execute("ROLLBACK")
-            raise
 
 
 def _refuse_later(con: duckdb.DuckDBPyConnection, name: str) -> None:
@@ -187,6 +183,18 @@ def storage_fault(name: str, error: BaseException) -> DatabaseError | None:
             "`goodput rebuild`."
         )
     return None
+
+
+@contextmanager
+def transaction(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """All that is done inside, or nothing of it."""
+    con.execute("BEGIN")
+    try:
+        yield
+        con.execute("COMMIT")
+    except BaseException:
+        con.execute("ROLLBACK")
+        raise
 
 
 def one_row(con: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[object] = ()) -> tuple[Any, ...] | None:

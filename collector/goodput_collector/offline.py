@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -16,7 +15,7 @@ from goodput_collector import corrections
 from goodput_collector.archive import archive_id
 from goodput_collector.compacting import Compacted, close_all, copied, put_in_place, wait_until_closed
 from goodput_collector.corrections import Act, Correction, Wish
-from goodput_collector.database import one_row, open_database
+from goodput_collector.database import one_row, open_database, transaction
 from goodput_collector.errors import ArchiveError, DatabaseError
 from goodput_collector.keeping import Closed, Retention, apply, can_close, due, row_count
 from goodput_collector.store import Store
@@ -93,12 +92,14 @@ def edited(db: Path, archive: Path, clock_ns: Callable[[], int] = time.time_ns) 
         def correct(wish: Wish, place: IncidentPlace | None) -> Correction:
             made, known = corrections.plan(base, wish, place, clock_ns())
             if not known:
-                _at_once(base, lambda: corrections.write(base, made))
+                with transaction(base):
+                    corrections.write(base, made)
             return made
 
         def undo(id_: str, who: str) -> Correction:
             corrections.find(base, id_)
-            _at_once(base, lambda: corrections.undo(base, id_, clock_ns(), who))
+            with transaction(base):
+                corrections.undo(base, id_, clock_ns(), who)
             return corrections.find(base, id_)
 
         def compact(before_ns: int | None) -> tuple[Closed | None, Compacted]:
@@ -108,7 +109,8 @@ def edited(db: Path, archive: Path, clock_ns: Callable[[], int] = time.time_ns) 
                 for old in due(base, before_ns):
                     one = Retention(run=old.run, before_ns=before_ns)
                     if can_close(base, one):
-                        _at_once(base, partial(apply, base, one))
+                        with transaction(base):
+                            apply(base, one)
                         runs += 1
                 closed = Closed(runs=runs, rows=rows - row_count(base))
             before_bytes = db.stat().st_size
@@ -129,13 +131,3 @@ def edited(db: Path, archive: Path, clock_ns: Callable[[], int] = time.time_ns) 
             con.close()
     finally:
         base.close()
-
-
-def _at_once(con: duckdb.DuckDBPyConnection, work: Callable[[], object]) -> None:
-    con.execute("BEGIN")
-    try:
-        work()
-        con.execute("COMMIT")
-    except BaseException:
-        con.execute("ROLLBACK")
-        raise

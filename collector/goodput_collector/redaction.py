@@ -63,7 +63,7 @@ class Redaction:
 
     def lines(self, data: bytes) -> bytes:
         """Whole lines, as long as they were; of those that tell of a start or a stop."""
-        if not self._patterns or not any(mark in data for mark in _MARKS):
+        if not self._patterns:
             return data
         parts: list[bytes] = []
         done = 0

@@ -6,7 +6,8 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import duckdb
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from goodput_analytics import AnalyticsError, Report, RunSummary, Settings, UnknownRun
 from goodput_analytics.advice_run import RunAdvice, advice_from_relations
-from goodput_analytics.ledger import run_names
+from goodput_analytics.ledger import launch_name, run_names
 from goodput_analytics.notes import IncidentPlace, incident_place
 from goodput_collector.corrections import Correction, read
 from goodput_collector.errors import BusyError
@@ -27,7 +28,6 @@ _HELD_RUNS = 4
 """Runs whose relations are kept; of the others the report alone."""
 _HELD_REPORTS = 2_000
 _FRESH_S = 1.0
-_LAUNCH = "~"
 _KNOWN = 1_000
 """Names that are told to who asked for one that is not there."""
 
@@ -104,36 +104,19 @@ class Reports:
 
     def incident_place(self, run: str, attempt: int, abort_ns: int | None) -> IncidentPlace | None:
         """Where an incident of a run lies; None where there is none. Raises UnknownRun."""
-        with self._lock:
-            told = self._fresh(run, relations=True)
-            try:
-                return incident_place(self._cursors[told.report.run], attempt, abort_ns)
-            except duckdb.Error:
-                self._forget(told.report.run)
-                raise
+        with self._standing(run) as con:
+            return incident_place(con, attempt, abort_ns)
 
     def relation(self, name: str, run: str, window: Window) -> tuple[pa.Table, bool]:
         """Rows of a named relation of a run, and whether there are more. Raises UnknownRun or BadRequestError."""
         named(name)
-        with self._lock:
-            told = self._fresh(run, relations=True)
-            try:
-                return select(self._cursors[told.report.run], name, window)
-            except duckdb.Error:
-                self._forget(told.report.run)
-                raise
+        with self._standing(run) as con:
+            return select(con, name, window)
 
     def advice(self, run: str, risk_ratio: float, at_ranks: Sequence[int]) -> RunAdvice:
         """Advice from a run's own record. Raises UnknownRun, or ValueError for a risk that is none."""
-        with self._lock:
-            told = self._fresh(run, relations=True)
-            try:
-                return advice_from_relations(
-                    self._cursors[told.report.run], told.report.run, risk_ratio=risk_ratio, at_ranks=at_ranks
-                )
-            except duckdb.Error:
-                self._forget(told.report.run)
-                raise
+        with self._standing(run) as con:
+            return advice_from_relations(con, run, risk_ratio=risk_ratio, at_ranks=at_ranks)
 
     def runs(self, limit: int) -> list[RunSummary]:
         """The runs, the one heard from last first, at most `limit`; launches beside the first count as runs."""
@@ -163,6 +146,17 @@ class Reports:
                 cursor.close()
             self._cursors.clear()
 
+    @contextmanager
+    def _standing(self, run: str) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The connection in which the relations of a run stand; nobody else uses it meanwhile. Raises UnknownRun."""
+        with self._lock:
+            self._fresh(run, relations=True)
+            try:
+                yield self._cursors[run]
+            except duckdb.Error:
+                self._forget(run)
+                raise
+
     def _all(self, limit: int) -> list[Told]:
         """What is told of the runs heard from last."""
         told: list[Told] = []
@@ -178,7 +172,7 @@ class Reports:
                 launch += 1
                 if launch > one.launches:
                     break
-                name = f"{run.run}{_LAUNCH}{launch}"
+                name = launch_name(run.run, launch)
         return sorted(told, key=lambda one: -one.summary.last_event_ns)[:limit]
 
     def _fresh(self, run: str, *, relations: bool = False, windows_age_s: float = math.inf) -> Told:
@@ -189,7 +183,7 @@ class Reports:
         version = (sum(lander.versions.get(part, 0) for part in parts), lander.versions.get(None, 0))
         kept = self._kept.get(run)
         # What somebody corrected is to be seen at once.
-        if kept is not None and kept.corrected == lander.corrected and (run in self._cursors or not relations):
+        if kept is not None and kept.corrected == corrected and (run in self._cursors or not relations):
             age_s = time.monotonic() - kept.at_s
             same = kept.version == version and age_s < (windows_age_s if kept.settled else _FRESH_S)
             # However often it is asked, computing takes half of the time at most: ingestion wants the rest.
@@ -244,12 +238,9 @@ class Reports:
         """The keys of the landed runs that a name stands for."""
         cursor = self._store.cursor()
         try:
-            name, mark, number = run.rpartition(_LAUNCH)
-            names = [run, *([name] if mark and number.isdecimal() else [])]
-            found = parts_of(cursor, names)
-            for one in names:
-                if one in found:
-                    return found[one]
+            found = parts_of(cursor, run)
+            if found is not None:
+                return found
             known = run_names(cursor)[:_KNOWN]
         finally:
             cursor.close()

@@ -120,13 +120,7 @@ class Stage:
             self._con.execute(sql_text("move_tips"))
         if self._one("SELECT count(*) FROM unlinked"):
             self._con.execute(sql_text("relink"))
-            # Of closed steps few rows are left; their blocks stay as they were counted.
-            still = "source_id IN (SELECT source_id FROM unlinked) AND NOT EXISTS (FROM closed_steps c WHERE "
-            relinked = f"(FROM ev_step e WHERE {still} c.source_id = e.source_id AND e.step < c.below))"
-            self._con.execute(
-                f"DELETE FROM step_blocks b WHERE {still} c.source_id = b.source_id AND b.block * 1000 < c.below)"
-            )
-            self._con.execute(f"INSERT INTO step_blocks {statements.blocks_of(relinked)}")
+            self._con.execute(f"INSERT INTO step_blocks {statements.blocks_of('relinked')}")
 
     def _read(self, plain: pa.Table, odd: pa.Table) -> tuple[bool, bool]:
         """Fills `plain` and `odd`; whether they have rows."""
