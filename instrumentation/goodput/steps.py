@@ -307,7 +307,7 @@ class Steps:
 
     def flush_older(self, now_ns: int) -> None:
         """Write the pending step if it began more than a second ago: the loop may have stopped."""
-        for _, pending in self._pending and self._pending[:1]:
+        for _, pending in self._pending[:1]:
             if now_ns - pending[2] >= COALESCE_MAX_NS:
                 self.flush()
 

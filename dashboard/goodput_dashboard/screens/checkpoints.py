@@ -145,8 +145,8 @@ def _failures(advice: RunAdvice) -> None:
     )  # fmt: skip
     node = "" if advice.node_mtbf_s is None else f", one in {duration(advice.node_mtbf_s)} per node"
     st.markdown(
-        f"{seen.count:,} unplanned {'failure' if seen.count == 1 else 'failures'}: one in **{duration(seen.mean_s)}** "
-        f"of running{node}.{sure} Apart: {apart}.",
+        f"{counted(seen.count, 'unplanned failure')}: one in **{duration(seen.mean_s)}** of running{node}.{sure} "
+        f"Apart: {apart}.",
         help=words.MTBF,
     )
 
@@ -174,11 +174,8 @@ def _best(report: Report, advice: RunAdvice, best: IntervalAdvice) -> None:
         st.metric(f"It would have saved, {unit.short}", unit.number(curve.saved_gpu_s), border=True)
     parts.chart(charts.saving_curve(curve), "saving", "Expected loss over the interval between saves")
     low, high = duration(best.flat_low_s), duration(best.flat_high_s)
-    now = (
-        ""
-        if best.at_actual is None
-        else f" The interval in use is expected to lose {percent(best.at_actual.waste_ratio)}."
-    )
+    used = best.at_actual
+    now = "" if used is None else f" The interval in use is expected to lose {percent(used.waste_ratio)}."
     unsure = ""
     if advice.interval_low_s is not None and advice.interval_high_s is not None:
         unsure = (
