@@ -159,7 +159,7 @@ sys.exit(5)
         os.execvpe(PYTHON, [*GOODPUT_RUN, "--quiet", "--", PYTHON, "-c", script], plain_environment(spool))
     assert b"tty [True, True, True] True" in read_terminal(terminal, b"True\r\n")
     os.write(terminal, b"\x03")
-    assert b"interrupted 1\r\n" in read_terminal(terminal, b"interrupted 1")
+    assert b"interrupted 1\r\n" in read_terminal(terminal, b"interrupted 1\r\n")
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 5
     os.close(terminal)
 
