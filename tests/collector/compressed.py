@@ -127,6 +127,7 @@ def fired(folder: Path, series: dict[Key, list[str]], minutes: int) -> dict[str,
     test = {
         "rule_files": [str(RULES)],
         "evaluation_interval": "30s",
+        "group_eval_order": [group["name"] for group in yaml.safe_load(RULES.read_text())["groups"]],
         "tests": [{
             "interval": "1m",
             "input_series": [{"series": written(one), "values": " ".join(values)} for one, values in series.items()],
