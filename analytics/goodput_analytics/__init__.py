@@ -1,5 +1,6 @@
 """The ledger of a training run: relations and numbers from a DuckDB connection handed in."""
 
+from goodput_analytics.early import Early
 from goodput_analytics.errors import AnalyticsError, LedgerError, UnknownRun
 from goodput_analytics.ledger import Ledger, build
 from goodput_analytics.model import (
@@ -22,6 +23,7 @@ __all__ = [
     "Attempt",
     "Category",
     "Checkpoints",
+    "Early",
     "Finding",
     "Incident",
     "Ledger",

@@ -12,6 +12,7 @@ from goodput_analytics.advice_cost import CostModel
 from goodput_analytics.advice_interval import IntervalAdvice, advise_interval
 from goodput_analytics.advice_rates import Rate, rate
 from goodput_analytics.advice_saves import SaveTimes, save_times
+from goodput_analytics.early import Early
 from goodput_analytics.ledger import build
 from goodput_analytics.relations import rows, run_sql
 from goodput_analytics.scale import Noise, fit_noise
@@ -121,7 +122,7 @@ def advise(
         UnknownRun: no such run.
         ValueError: a risk that is not between 0 and 1.
     """
-    build(con, run, now_ns=now_ns, settings=settings)
+    build(con, run, now_ns=now_ns, settings=settings, early=Early.NONE)
     return advice_from_relations(con, run, risk_ratio=risk_ratio, at_ranks=at_ranks)
 
 
@@ -132,7 +133,7 @@ def advice_from_relations(
     risk_ratio: float = DEFAULT_RISK_RATIO,
     at_ranks: Sequence[int] = (),
 ) -> RunAdvice:
-    """The same where the run's relations stand in the connection already, as a report leaves them."""
+    """The same where the run's relations stand in the connection, made from all rows of ranks (`Early.NONE`)."""
     for name in RELATIONS:
         run_sql(con, name)
     running = rows(con, "SELECT * FROM gp_advice_running")[0]

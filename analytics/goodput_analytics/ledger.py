@@ -13,15 +13,18 @@ from typing import Any
 import duckdb
 
 from goodput_analytics.attempts import PartFacts, align, group_attempts, split_launches
+from goodput_analytics.early import Early, any_early, find_early
 from goodput_analytics.errors import LedgerError, UnknownRun
 from goodput_analytics.line import NOTHING, Fate, Life, base_step, fates, last_durable
 from goodput_analytics.merged import gather
-from goodput_analytics.relations import rows, run_sql
+from goodput_analytics.relations import rows, run_sql, sql
 from goodput_analytics.settings import Settings
 
 FOREVER_NS = 1 << 62
 OPEN_SEQ = (1 << 63) - 1
 SECOND_LAUNCH = "~"
+FIRST_NS = -(1 << 63) + 1
+"""Before all that can be told."""
 MEMBER_COLUMNS = {
     "source_id": "INTEGER",
     "part": "BIGINT",
@@ -107,6 +110,7 @@ def build(
     now_ns: int | None = None,
     settings: Settings | None = None,
     whole: bool = False,
+    early: Early = Early.READ,
 ) -> Ledger:
     """Build every relation of one run in `con`.
 
@@ -116,6 +120,7 @@ def build(
         now_ns: the collector's wall clock for a run that it hears from; None takes the run's last event.
         settings: the thresholds.
         whole: the windows as they were before they had parts stay in the connection too.
+        early: what is done with steps that are kept reduced although their rows of ranks are there.
 
     Raises:
         UnknownRun: no such run.
@@ -131,7 +136,7 @@ def build(
         run_sql(con, name, values)
     groups = group_attempts(PartFacts(**row) for row in rows(con, "SELECT * FROM gp_part_facts"))
     _set_members(con, groups)
-    _align(con, values)
+    _align(con, values, early=early is not Early.NONE)
     launches = split_launches(_in_order(con, groups), settings.overlap_ns)
     if launch >= max(len(launches), 1):
         raise UnknownRun(run, [])
@@ -144,13 +149,15 @@ def build(
     for name in ("allocations", "attempts"):
         run_sql(con, name, values)
     _leave_out_zombies(con, values)
-    for name in ("spans", "window_times", "covers", "window_covers", "touched_windows", "own_spans"):
+    for name in ("spans", "window_times", "covers", "window_covers", "touched_windows", "apart", "own_spans"):
         run_sql(con, name, values)
     _measure(con, values)
     for name in ("window_parts", "tails", "end_causes", "life_moments", "saves", "lives", "last_lives"):
         run_sql(con, name, values)
     line = _draw_line(con)
     granted = con.execute("SELECT 1 FROM gp_allocations LIMIT 1").fetchall()
+    if early is Early.FIND:
+        find_early(con, values)
     if not whole:
         run_sql(con, "forget", values)
     for name in (
@@ -170,6 +177,7 @@ def build(
         "incidents",
     ):
         run_sql(con, name, values)
+    _measure_named(con, values)
     _check_balance(con)
     return Ledger(
         run=run,
@@ -219,11 +227,13 @@ def _land(con: duckdb.DuckDBPyConnection, name: str, columns: Mapping[str, tuple
     con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT {wanted}", bound)
 
 
-def _align(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:
+def _align(con: duckdb.DuckDBPyConnection, values: dict[str, object], *, early: bool) -> None:
     """Cut the ranks' steps into lives, and find how far each clock is off."""
     run_sql(con, "boundaries", values)
     _agree_on_lives(con)
-    run_sql(con, "segments", values)
+    for name in ("marks", "early" if early and any_early(con, values) else "no_early", "segments", "open_steps"):
+        run_sql(con, name, values)
+    _spare_closed(con, early=early)
     if con.execute("SELECT 1 FROM gp_step_blocks WHERE again LIMIT 1").fetchall():
         for name in ("merge_repeats", "merged_steps"):
             run_sql(con, name, values)
@@ -274,6 +284,12 @@ def _reduce(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:
         run_sql(con, name, values)
 
 
+def _spare_closed(con: duckdb.DuckDBPyConnection, *, early: bool) -> None:
+    """Have `gp_open_steps` begin where steps begin that are not kept reduced early."""
+    told = con.execute(sql("open_from")).fetchall() if early else []
+    con.execute("SET VARIABLE gp_open_from_ns = $ns::BIGINT", {"ns": told[0][0] if told else FIRST_NS})
+
+
 def _agree_on_lives(con: duckdb.DuckDBPyConnection) -> None:
     """Where ranks tell different numbers of rollbacks (one said so, another's steps do not show it), all follow the
     rank that tells most: a step belongs to the life in whose time it ended."""
@@ -287,17 +303,44 @@ def _leave_out_zombies(con: duckdb.DuckDBPyConnection, values: dict[str, object]
     for name in ("limits", "bounded_segments"):
         run_sql(con, name, values)
     if con.execute("SELECT bool_or(late) FROM gp_limits").fetchall()[0][0]:
+        # What is kept early of such an attempt was reduced with them.
+        for relation in ("gp_segments", "gp_bounded_segments"):
+            con.execute(
+                f"UPDATE {relation} SET closed_below = gone_below WHERE closed_below > gone_below "
+                "AND attempt IN (SELECT attempt FROM gp_limits WHERE late)"
+            )
+        _spare_closed(con, early=True)
         run_sql(con, "windows", values)
 
 
 def _measure(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:
     """How late each rank was, in every step."""
+    con.execute("CREATE OR REPLACE TEMP VIEW gp_touching AS FROM gp_open_steps")
+    values["closed"] = False
     for name in ("touched_steps", "touched_measures", "gap_attempts", "grouped_attempts", "measures", "lateness"):
         run_sql(con, name, values)
     if con.execute("SELECT count(*) FROM gp_grouped_attempts").fetchall()[0][0]:
         run_sql(con, "lateness_grouped", values)
     else:
         con.execute("CREATE OR REPLACE TEMP TABLE gp_lateness_grouped AS FROM gp_lateness LIMIT 0")
+
+
+def _measure_named(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:
+    """How late the ranks that are named as slow were in those windows that are measured apart and kept reduced."""
+    closed = "SELECT 1 FROM gp_segments WHERE closed_below > 0 AND EXISTS (FROM gp_named_ranks) LIMIT 1"
+    if not con.execute(closed).fetchall():
+        con.execute("CREATE OR REPLACE TEMP TABLE gp_touched_closed AS FROM gp_touched_measures LIMIT 0")
+        return
+    con.execute(
+        "CREATE OR REPLACE TEMP VIEW gp_touching AS FROM gp_rank_steps WHERE source_id IN (SELECT g.source_id "
+        "FROM gp_segments g SEMI JOIN gp_named_ranks n ON n.attempt = g.attempt AND n.rank = g.rank)"
+    )
+    con.execute("CREATE OR REPLACE TEMP TABLE gp_touched_open AS FROM gp_touched_measures")
+    for name in ("touched_steps", "touched_measures"):
+        run_sql(con, name, {**values, "closed": True})
+    con.execute("CREATE OR REPLACE TEMP TABLE gp_touched_closed AS FROM gp_touched_measures")
+    con.execute("CREATE OR REPLACE TEMP TABLE gp_touched_measures AS FROM gp_touched_open")
+    con.execute("DROP TABLE gp_touched_open")
 
 
 def _now(con: duckdb.DuckDBPyConnection, run_id: int, now_ns: int | None) -> int:

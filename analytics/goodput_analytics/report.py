@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from goodput_analytics.advice import daly_s, young_s
+from goodput_analytics.early import Early
 from goodput_analytics.errors import LedgerError
 from goodput_analytics.findings import NOTEWORTHY_RATIO, Evidence, find
 from goodput_analytics.ledger import Ledger, build, launch_name, run_names
@@ -76,11 +77,13 @@ def report(
         UnknownRun: no such run.
         LedgerError: the ledger does not balance, which is a defect of ours.
     """
-    return _report(con, run, now_ns, settings or Settings())[0]
+    return _report(con, run, now_ns, settings or Settings(), Early.READ)[0]
 
 
-def _report(con: duckdb.DuckDBPyConnection, run: str, now_ns: int | None, settings: Settings) -> tuple[Report, Ledger]:
-    ledger = build(con, run, now_ns=now_ns, settings=settings)
+def _report(
+    con: duckdb.DuckDBPyConnection, run: str, now_ns: int | None, settings: Settings, early: Early
+) -> tuple[Report, Ledger]:
+    ledger = build(con, run, now_ns=now_ns, settings=settings, early=early)
     values = {
         "run_id": ledger.run_id,
         "durable_step": ledger.durable_step,
@@ -144,7 +147,7 @@ def runs(
         while True:
             name = launch_name(run, launch)
             try:
-                one, ledger = _report(con, name, now_ns, settings or Settings())
+                one, ledger = _report(con, name, now_ns, settings or Settings(), Early.READ)
             except (LedgerError, duckdb.Error):
                 # One run that cannot be computed must not hide the others; asking for it alone says why.
                 found.append(_unknown(con, name))
@@ -157,13 +160,18 @@ def runs(
 
 
 def report_and_summary(
-    con: duckdb.DuckDBPyConnection, run: str, *, now_ns: int | None = None, settings: Settings | None = None
+    con: duckdb.DuckDBPyConnection,
+    run: str,
+    *,
+    now_ns: int | None = None,
+    settings: Settings | None = None,
+    early: Early = Early.READ,
 ) -> tuple[Report, RunSummary, int]:
     """The breakdown of one run, its line in the list of runs, and how many launches its name stands for.
 
-    Arguments and errors are those of `report`.
+    Arguments and errors are those of `report` and `build`.
     """
-    one, ledger = _report(con, run, now_ns, settings or Settings())
+    one, ledger = _report(con, run, now_ns, settings or Settings(), early)
     return one, _summary(con, one), ledger.launches
 
 

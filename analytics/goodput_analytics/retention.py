@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import duckdb
 
+from goodput_analytics.early import Early
 from goodput_analytics.ledger import build, launch_name
 from goodput_analytics.relations import run_sql
 
@@ -23,7 +24,7 @@ def launches(con: duckdb.DuckDBPyConnection, run: str, before_ns: int) -> list[t
     number = count = 1
     while number <= count:
         name = launch_name(run, number)
-        count = build(con, name, whole=True).launches
+        count = build(con, name, whole=True, early=Early.NONE).launches
         run_sql(con, "closing", {"before_ns": before_ns})
         found.append((name, bool(con.execute("SELECT 1 FROM gp_closing LIMIT 1").fetchall())))
         number += 1
@@ -41,7 +42,7 @@ def close(con: duckdb.DuckDBPyConnection, run: str, before_ns: int) -> bool:
 
     Raises UnknownRun or LedgerError.
     """
-    build(con, run, whole=True)
+    build(con, run, whole=True, early=Early.NONE)
     run_sql(con, "closing", {"before_ns": before_ns})
     if not con.execute("SELECT 1 FROM gp_closing LIMIT 1").fetchall():
         return False

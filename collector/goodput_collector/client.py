@@ -24,8 +24,9 @@ from urllib.parse import quote, urlencode, urlsplit
 import duckdb
 import pyarrow as pa
 
-from goodput_analytics import AnalyticsError, Report, RunSummary, Settings, UnknownRun, runs
+from goodput_analytics import AnalyticsError, Early, Report, RunSummary, Settings, UnknownRun, runs
 from goodput_analytics.advice_run import RunAdvice, advice_from_relations
+from goodput_analytics.early import all_read
 from goodput_analytics.merged import release
 from goodput_analytics.timeouts import DEFAULT_RISK_RATIO
 from goodput_collector.compacting import Compacted
@@ -33,7 +34,7 @@ from goodput_collector.corrections import NOTE_MOST, WHO_MOST, Act, Cause, Corre
 from goodput_collector.database import open_database
 from goodput_collector.errors import BadRequestError, CollectorUnreachableError, GoodputCollectorError
 from goodput_collector.keeping import Closed
-from goodput_collector.relations import ROWS_DEFAULT, Window, select
+from goodput_collector.relations import OF_RANKS, ROWS_DEFAULT, Window, select
 from goodput_collector.requests import VALID_S, Asked
 from goodput_collector.shown import last_told, to_see
 from goodput_collector.told import Candidate, cheapest_first, tell
@@ -258,7 +259,7 @@ class FileClient:
         """Raises DatabaseError, or DatabaseLockedError while a collector holds the file."""
         self._con = open_database(path, read_only=True)
         self._lock = threading.Lock()
-        self._stands: str | None = None
+        self._stands: tuple[str, bool] | None = None
         """The run whose relations stand in the connection."""
 
     def runs(self, limit: int = _RUNS_DEFAULT) -> list[RunSummary]:
@@ -284,13 +285,13 @@ class FileClient:
         with self._lock:
             self._stands = None
             told = tell(self._con, run, None, Settings())
-            self._stands = run
+            self._stands = run, all_read(self._con)
             return told.report
 
     def advice(self, run: str, *, risk_ratio: float = DEFAULT_RISK_RATIO, at_ranks: Sequence[int] = ()) -> RunAdvice:
         """See Client."""
         with self._lock:
-            self._have_stand(run)
+            self._have_stand(run, of_ranks=True)
             return advice_from_relations(self._con, run, risk_ratio=risk_ratio, at_ranks=at_ranks)
 
     def relation(
@@ -298,7 +299,7 @@ class FileClient:
     ) -> Rows:
         """See Client."""
         with self._lock:
-            self._have_stand(run)
+            self._have_stand(run, of_ranks=name in OF_RANKS)
             table, more = select(self._con, name, Window(from_ns=from_ns, to_ns=to_ns, limit=limit))
             return Rows(table=table, more=more)
 
@@ -321,12 +322,12 @@ class FileClient:
         """See Client."""
         self._con.close()
 
-    def _have_stand(self, run: str) -> None:
-        """Has the relations of this run in the connection."""
-        if self._stands != run:
+    def _have_stand(self, run: str, *, of_ranks: bool) -> None:
+        """Has the relations of this run in the connection: with `of_ranks` made from all rows of ranks."""
+        if self._stands != (run, True) and (of_ranks or self._stands != (run, False)):
             self._stands = None
-            tell(self._con, run, None, Settings())
-            self._stands = run
+            tell(self._con, run, None, Settings(), early=Early.NONE if of_ranks else Early.READ)
+            self._stands = run, all_read(self._con)
 
 
 def _said(answer: bytes) -> str | None:

@@ -75,14 +75,14 @@ def apply(con: duckdb.DuckDBPyConnection, one: Retention) -> int:
         for launch, fit in found:
             if fit and close(con, launch, one.before_ns):
                 con.execute(
-                    "CREATE OR REPLACE TEMP TABLE closing_members AS SELECT DISTINCT m.source_id, c.below "
+                    "CREATE OR REPLACE TEMP TABLE closing_members AS SELECT DISTINCT m.source_id, c.from_step, c.below "
                     "FROM gp_members m JOIN gp_closing c ON c.attempt = m.attempt"
                 )
                 release(con)
                 con.execute(
                     "CREATE OR REPLACE TEMP TABLE closing_sources AS "
-                    "SELECT min(b.run_id) AS run_id, m.source_id, m.below FROM closing_members m "
-                    "JOIN step_blocks b ON b.source_id = m.source_id GROUP BY m.source_id, m.below"
+                    "SELECT min(b.run_id) AS run_id, m.source_id, m.from_step, m.below FROM closing_members m "
+                    "JOIN step_blocks b ON b.source_id = m.source_id GROUP BY ALL"
                 )
                 con.execute(sql_text("close_steps"))
     except AnalyticsError:

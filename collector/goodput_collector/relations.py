@@ -10,6 +10,8 @@ import pyarrow as pa
 from goodput_analytics.views import VIEWS, View
 from goodput_collector.errors import BadRequestError
 
+OF_RANKS = frozenset({"lateness", "view_lateness", "view_worst_ranks"})
+"""Those that look at the rows of single ranks, and so want relations that were made from all of them."""
 ROWS_MAX = 1_000_000
 ROWS_DEFAULT = 100_000
 

@@ -13,13 +13,15 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
-from goodput_analytics import AnalyticsError, Report, RunSummary, Settings, UnknownRun
+from goodput_analytics import AnalyticsError, Early, Report, RunSummary, Settings, UnknownRun
 from goodput_analytics.advice_run import RunAdvice, advice_from_relations
+from goodput_analytics.early import all_read
 from goodput_analytics.ledger import launch_name, run_names
 from goodput_analytics.notes import IncidentPlace, incident_place
+from goodput_collector import early
 from goodput_collector.corrections import Correction, read
 from goodput_collector.errors import BusyError
-from goodput_collector.relations import Window, named, select
+from goodput_collector.relations import OF_RANKS, Window, named, select
 from goodput_collector.shown import ShownRun, parts_of, to_see
 from goodput_collector.store import Store
 from goodput_collector.told import Candidate, Told, cheapest_first, tell
@@ -35,12 +37,13 @@ _KNOWN = 1_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
     """What was told of a run, of which version, after how many corrections, whether time changes it, and when and how
-    long it was computed."""
+    long it was computed; `all_read`: whether from all rows of ranks."""
 
     told: Told
     version: tuple[int, int]
     corrected: int
     settled: bool
+    all_read: bool
     at_s: float
     cost_s: float
 
@@ -50,6 +53,9 @@ class Reports:
 
     "Now" is the clock handed in, for a run that is heard from: it stops when the run has been silent for so long that
     it is lost. A report is at most as old as a second, or as `rest_ratio` times the time that it takes to compute.
+
+    Attributes:
+        keep: has kept what was found to be complete; it returns at once, and may do nothing.
     """
 
     def __init__(
@@ -68,6 +74,7 @@ class Reports:
         self._cursors: OrderedDict[str, duckdb.DuckDBPyConnection] = OrderedDict()
         self._working: duckdb.DuckDBPyConnection | None = None
         self._stopped = False
+        self.keep: Callable[[early.Found], None] = lambda found: None
         store.before_reopen = self.let_go
 
     def report(self, run: str) -> Report:
@@ -110,12 +117,12 @@ class Reports:
     def relation(self, name: str, run: str, window: Window) -> tuple[pa.Table, bool]:
         """Rows of a named relation of a run, and whether there are more. Raises UnknownRun or BadRequestError."""
         named(name)
-        with self._standing(run) as con:
+        with self._standing(run, of_ranks=name in OF_RANKS) as con:
             return select(con, name, window)
 
     def advice(self, run: str, risk_ratio: float, at_ranks: Sequence[int]) -> RunAdvice:
         """Advice from a run's own record. Raises UnknownRun, or ValueError for a risk that is none."""
-        with self._standing(run) as con:
+        with self._standing(run, of_ranks=True) as con:
             return advice_from_relations(con, run, risk_ratio=risk_ratio, at_ranks=at_ranks)
 
     def runs(self, limit: int) -> list[RunSummary]:
@@ -147,10 +154,11 @@ class Reports:
             self._cursors.clear()
 
     @contextmanager
-    def _standing(self, run: str) -> Iterator[duckdb.DuckDBPyConnection]:
-        """The connection in which the relations of a run stand; nobody else uses it meanwhile. Raises UnknownRun."""
+    def _standing(self, run: str, *, of_ranks: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The connection in which the relations of a run stand, with `of_ranks` made from all rows of ranks; nobody
+        else uses it meanwhile. Raises UnknownRun."""
         with self._lock:
-            self._fresh(run, relations=True)
+            self._fresh(run, relations=True, of_ranks=of_ranks)
             try:
                 yield self._cursors[run]
             except duckdb.Error:
@@ -175,15 +183,19 @@ class Reports:
                 name = launch_name(run.run, launch)
         return sorted(told, key=lambda one: -one.summary.last_event_ns)[:limit]
 
-    def _fresh(self, run: str, *, relations: bool = False, windows_age_s: float = math.inf) -> Told:
-        """What is told of a run, computed anew where it is old; with `relations` they stand in its connection."""
+    def _fresh(
+        self, run: str, *, relations: bool = False, of_ranks: bool = False, windows_age_s: float = math.inf
+    ) -> Told:
+        """What is told of a run, computed anew where it is old; with `relations` they stand in its connection, with
+        `of_ranks` made from all rows of ranks."""
         parts = self._parts(run)
         lander = self._store.lander
         corrected = lander.corrected
         version = (sum(lander.versions.get(part, 0) for part in parts), lander.versions.get(None, 0))
         kept = self._kept.get(run)
         # What somebody corrected is to be seen at once.
-        if kept is not None and kept.corrected == corrected and (run in self._cursors or not relations):
+        stands = run in self._cursors and (kept is None or kept.all_read or not of_ranks)
+        if kept is not None and kept.corrected == corrected and (stands or not relations):
             age_s = time.monotonic() - kept.at_s
             same = kept.version == version and age_s < (windows_age_s if kept.settled else _FRESH_S)
             # However often it is asked, computing takes half of the time at most: ingestion wants the rest.
@@ -205,7 +217,8 @@ class Reports:
         try:
             # One view of the database, however much is landed meanwhile.
             cursor.execute("BEGIN")
-            told = tell(cursor, run, until_ns, self._settings, now_ns)
+            told = tell(cursor, run, until_ns, self._settings, now_ns, early=Early.NONE if of_ranks else Early.FIND)
+            read, found = all_read(cursor), None if of_ranks else early.found(cursor)
             cursor.execute("COMMIT")
         except BaseException:
             cursor.close()
@@ -218,10 +231,13 @@ class Reports:
             version=version,
             corrected=corrected,
             settled=until_ns == lost_ns,
+            all_read=read,
             at_s=ended_s,
             cost_s=ended_s - begun,
         )
         self._cursors[run] = cursor
+        if found is not None:
+            self.keep(found)
         while len(self._cursors) > _HELD_RUNS:
             self._cursors.popitem(last=False)[1].close()
         while len(self._kept) > _HELD_REPORTS:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import uvicorn
@@ -18,7 +19,8 @@ import uvicorn
 from goodput_collector.access import Access, is_loopback
 from goodput_collector.app import CollectorApp
 from goodput_collector.committer import Committer
-from goodput_collector.errors import GoodputCollectorError
+from goodput_collector.early import Found
+from goodput_collector.errors import BusyError, GoodputCollectorError
 from goodput_collector.metrics import MetricOptions
 from goodput_collector.metrics_board import Board, BoardThread
 from goodput_collector.notify import ServiceManager
@@ -73,6 +75,12 @@ class ServeOptions:
     keep_raw_s: float | None = 7 * 86_400.0
 
 
+def _keep(committer: Committer, found: Found) -> None:
+    """Has what a report found kept by the thread that writes, when it comes to it."""
+    with contextlib.suppress(BusyError):
+        committer.call(lambda store: store.keep_early(found))
+
+
 def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
     """Collects until SIGTERM or SIGINT, then keeps what has come and returns, in under 5 s.
 
@@ -89,6 +97,7 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
     with _listening(options.host, options.port) as listener, _stored(options) as store:
         committer = Committer(store)
         reports = Reports(store)
+        reports.keep = partial(_keep, committer)
         requests = CheckpointRequests(time.time_ns)
         board = Board(store, reports, committer, options.metrics, db=options.db)
         refreshing = BoardThread(board, say)

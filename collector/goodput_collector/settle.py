@@ -66,6 +66,10 @@ def _settle(con: duckdb.DuckDBPyConnection, batch: Batch, kinds: Sequence[Kind],
     con.execute(
         "INSERT INTO unlinked SELECT DISTINCT source_id FROM contents WHERE landed AND NOT wins AND kind = 'step'"
     )
+    # A count does not tell that one content gave way to another.
+    con.execute(
+        "DELETE FROM closed_early WHERE source_id IN (SELECT source_id FROM contents WHERE landed AND NOT wins)"
+    )
     for (name,) in con.execute("SELECT DISTINCT kind FROM contents WHERE landed AND NOT wins").fetchall():
         con.execute(
             f"DELETE FROM {KINDS[name].table} e USING contents c WHERE c.kind = '{name}' AND c.landed AND NOT c.wins "

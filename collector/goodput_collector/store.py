@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
 import duckdb
 
 from goodput_analytics.notes import IncidentPlace
-from goodput_collector import control
+from goodput_collector import control, early
 from goodput_collector.archive import Archive, Record
 from goodput_collector.chunks import Answer, Chunk
 from goodput_collector.compacting import Compacted, close_all, copied, put_in_place, wait_until_closed
@@ -181,6 +181,13 @@ class Store:
             runs += 1
         with self._reading() as con:
             return Closed(runs=runs, rows=rows - row_count(con))
+
+    def keep_early(self, one: early.Found) -> None:
+        """Keeps complete blocks of steps reduced, where the database is well; nothing depends on it."""
+        if not self.healthy:
+            return
+        with self._reading() as con, suppress(duckdb.Error):
+            early.keep(con, one)
 
     def compact(self) -> Compacted:
         """Copies the database into a new file, without the room that nobody uses any more, and puts that in its place.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import duckdb
 
-from goodput_analytics import Report, RunState, RunSummary, Settings, report_and_summary
+from goodput_analytics import Early, Report, RunState, RunSummary, Settings, report_and_summary
 from goodput_collector.database import one_row
 from goodput_collector.metrics_figures import RunFigures, read_figures
 
@@ -67,13 +67,20 @@ class Told:
 
 
 def tell(
-    con: duckdb.DuckDBPyConnection, run: str, now_ns: int | None, settings: Settings, windows_end_ns: int = 0
+    con: duckdb.DuckDBPyConnection,
+    run: str,
+    now_ns: int | None,
+    settings: Settings,
+    windows_end_ns: int = 0,
+    *,
+    early: Early = Early.READ,
 ) -> Told:
     """Computes it; the run's relations stand in the connection afterwards. Raises UnknownRun or LedgerError.
 
-    The windows of /metrics end at `windows_end_ns`, but not before what the report calls now.
+    The windows of /metrics end at `windows_end_ns`, but not before what the report calls now. `early`: what is done
+    with steps that are kept reduced.
     """
-    report, summary, launches = report_and_summary(con, run, now_ns=now_ns, settings=settings)
+    report, summary, launches = report_and_summary(con, run, now_ns=now_ns, settings=settings, early=early)
     gpus = one_row(con, "SELECT max_by(gpus, attempt) FROM gp_attempts WHERE outcome = 'live'")
     durable = one_row(con, "SELECT max(durable_ns) FROM gp_saves")
     return Told(

@@ -31,9 +31,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     computed: list[str] = []
     real = reporting.tell
 
-    def tell(con: duckdb.DuckDBPyConnection, run: str, *rest: Any) -> Any:
+    def tell(con: duckdb.DuckDBPyConnection, run: str, *rest: Any, **more: Any) -> Any:
         computed.append(run)
-        return real(con, run, *rest)
+        return real(con, run, *rest, **more)
 
     monkeypatch.setattr(reporting, "tell", tell)
     return computed
@@ -61,7 +61,7 @@ def test_a_report_is_computed_again_only_when_its_run_has_new_data(
 def test_one_that_takes_long_is_given_up_when_the_collector_ends(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     begun = threading.Event()
 
-    def slow(con: duckdb.DuckDBPyConnection, *_: object) -> None:
+    def slow(con: duckdb.DuckDBPyConnection, *_: object, **__: object) -> None:
         begun.set()
         while True:
             con.execute("SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b").fetchall()

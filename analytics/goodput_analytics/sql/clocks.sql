@@ -15,7 +15,10 @@ WITH told AS (
     GROUP BY r.source_id, block
     HAVING count(s.mid_ns) > 0
     UNION ALL
-    SELECT source_id, block, [offset_ns, offset_ns] FROM kept_clocks WHERE run_id = getvariable('gp_run_id')
+    SELECT c.source_id, c.block, [c.offset_ns, c.offset_ns]
+    FROM kept_clocks c JOIN gp_segments g
+        ON g.source_id = c.source_id AND g.life = 0 AND g.from_seq = -1 AND c.block * 1000 < g.closed_below
+    WHERE c.run_id = getvariable('gp_run_id')
 ),
 seen AS (
     SELECT g.source_id, g.life_id, b.block, b.first_start_ns AS from_ns

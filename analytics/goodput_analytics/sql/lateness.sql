@@ -1,5 +1,5 @@
 -- Purpose: how late the latest rank of each step was against the lower quartile of its peers.
--- Inputs:  gp_windows, gp_limits, gp_life_names, gp_touched_windows, gp_touched_measures, gp_measures, gp_gap_attempts,
+-- Inputs:  gp_windows, gp_life_names, gp_apart, gp_touched_measures, gp_measures, gp_gap_attempts,
 --          gp_bounded_segments, kept_steps
 -- Grain:   one row per (attempt, life, step).
 -- Columns: gap_ns       the median of the ranks' own gaps
@@ -12,21 +12,17 @@
 --            What gp_windows says of a step holds where no declared span touches it and no rank went on after the end;
 --            else it is reduced again from what was measured beside the spans. Whose the greatest lateness is: late_key.
 CREATE OR REPLACE TEMP TABLE gp_lateness AS
-WITH apart AS (
-    SELECT attempt, life, step FROM gp_touched_windows
-    UNION SELECT w.attempt, w.life, w.step FROM gp_windows w JOIN gp_limits l ON l.attempt = w.attempt AND l.late
-),
-reduced AS (
+WITH reduced AS (
     SELECT w.attempt, w.life, w.step, w.gap_ns, w.ranks, w.busy_ranks, w.busy_key, w.busy_low
     FROM gp_windows w
-    ANTI JOIN apart t ON t.attempt = w.attempt AND t.life = w.life AND t.step = w.step
+    ANTI JOIN gp_apart t ON t.attempt = w.attempt AND t.life = w.life AND t.step = w.step
     WHERE NOT w.closed AND w.attempt NOT IN (SELECT attempt FROM gp_life_names WHERE alone)
     UNION ALL
     SELECT attempt, life, step,
         middle_ns(quantile_disc(gap_ns, [0.5, 0.5000000001])), count(*), count(busy_ns),
         max(late_key(gap_ns + busy_ns, rank)), quantile_disc(gap_ns + busy_ns, [0.25, 0.5, 0.5000000001, 1.0])
     FROM gp_touched_measures
-    WHERE NOT closed AND attempt NOT IN (SELECT attempt FROM gp_life_names WHERE alone)
+    WHERE attempt NOT IN (SELECT attempt FROM gp_life_names WHERE alone)
     GROUP BY attempt, life, step
 ),
 by_gap AS (

@@ -1,5 +1,5 @@
 -- Purpose: the declared spans of every rank, with ends made up for those that never came.
--- Inputs:  gp_events, gp_rank_steps, gp_segments, gp_clocks, gp_gone, gp_attempts, gp_windows
+-- Inputs:  gp_events, gp_rank_steps, gp_open_steps, gp_segments, gp_clocks, gp_gone, gp_attempts, gp_windows
 -- Grain:   one row per span begun before its attempt's end.
 -- Columns: begin_ns, end_ns   aligned, within the attempt
 --          name, category, kind_rank   kind_rank orders overlapping spans: 1 checkpoint, 2 evaluation, 3 a startup
@@ -34,7 +34,12 @@ begun AS (
 open_sources AS (SELECT DISTINCT attempt, source_id FROM begun WHERE told_end_ns IS NULL),
 own_steps AS (
     SELECT g.attempt, r.source_id, r.start_ns - k.offset_ns AS start_ns, r.end_ns - k.offset_ns AS end_ns
-    FROM gp_rank_steps r
+    FROM (
+        FROM gp_open_steps
+        UNION ALL
+        FROM gp_rank_steps WHERE start_ns < getvariable('gp_open_from_ns')
+            AND source_id IN (SELECT source_id FROM gp_segments WHERE gone_below > 0)
+    ) r
     JOIN open_sources o USING (source_id)
     JOIN gp_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq AND g.attempt = o.attempt
     JOIN gp_clocks k ON k.source_id = r.source_id AND k.life_id = g.life_id AND k.block = r.step // 1000

@@ -1,6 +1,6 @@
 -- Purpose: the ranks that were named as slow, and what that cost.
 -- Inputs:  gp_named_ranks, gp_ledger, gp_members, gp_bounded_segments, gp_rank_steps, gp_touched_windows,
---          gp_touched_measures, gp_measures, gp_window_parts, gp_grouped_attempts, kept_groups
+--          gp_touched_measures, gp_touched_closed, gp_measures, gp_window_parts, gp_grouped_attempts, kept_groups
 -- Grain:   one row per (rank, node).
 -- Columns: loss_gpu_ns     straggler time of the steps in which it was the latest
 --          slowest_steps   how many they were
@@ -39,7 +39,8 @@ measured AS (
     ANTI JOIN gp_touched_windows t ON t.attempt = o.attempt AND t.life = o.life AND t.step = o.step
     UNION ALL
     SELECT m.attempt, m.life, m.step, m.rank, m.grp, m.gap_ns, m.busy_ns
-    FROM gp_touched_measures m SEMI JOIN gp_named_ranks n ON n.attempt = m.attempt AND n.rank = m.rank
+    FROM (FROM gp_touched_measures UNION ALL FROM gp_touched_closed) m
+    SEMI JOIN gp_named_ranks n ON n.attempt = m.attempt AND n.rank = m.rank
 ),
 ratios AS (
     SELECT m.attempt, m.rank,

@@ -32,6 +32,5 @@ looked_up AS (
 )
 SELECT attempt, life, step, rank, grp,
     greatest(gap_ns - gap_cover_ns, 0)::BIGINT AS gap_ns,
-    CASE WHEN busy_ns IS NOT NULL THEN greatest(busy_ns - own_cover_ns, 0)::BIGINT END AS busy_ns,
-    closed
+    CASE WHEN busy_ns IS NOT NULL THEN greatest(busy_ns - own_cover_ns, 0)::BIGINT END AS busy_ns
 FROM looked_up

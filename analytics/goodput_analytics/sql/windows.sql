@@ -1,5 +1,5 @@
 -- Purpose: the steps of the job, reduced from those of its ranks, on aligned clocks.
--- Inputs:  gp_rank_steps, gp_bounded_segments, gp_life_names, gp_clocks, kept_steps
+-- Inputs:  gp_open_steps, gp_bounded_segments, gp_life_names, gp_clocks, kept_steps
 -- Grain:   one row per (attempt, life, step).
 -- Columns: first_start_ns, last_end_ns   the earliest start and the latest end over the ranks
 --          first_end_ns                  the earliest end
@@ -16,7 +16,7 @@ WITH aligned AS (
     SELECT
         g.life_id, r.step, r.start_ns - k.offset_ns AS start_ns, r.end_ns - k.offset_ns AS end_ns, r.c, r.data_ns, r.busy_ns,
         r.applied, g.rank, CASE WHEN r.seq = g.first_seq THEN 0 ELSE r.gap_ns END AS gap_ns
-    FROM gp_rank_steps r
+    FROM gp_open_steps r
     JOIN gp_bounded_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
     JOIN gp_clocks k ON k.source_id = g.source_id AND k.life_id = g.life_id AND k.block = r.step // 1000
     WHERE r.end_ns - k.offset_ns <= g.until_ns AND NOT g.alone AND r.step >= g.closed_below
@@ -43,7 +43,7 @@ UNION ALL
 SELECT
     g.attempt, g.life, r.step, r.start_ns - k.offset_ns, r.end_ns - k.offset_ns, r.end_ns - k.offset_ns, r.c,
     r.data_ns, 1, CASE WHEN r.busy_ns IS NULL THEN 0 ELSE 1 END, r.applied, NULL, NULL, NULL, false
-FROM gp_rank_steps r
+FROM gp_open_steps r
 JOIN gp_bounded_segments g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
 JOIN gp_clocks k ON k.source_id = g.source_id AND k.life_id = g.life_id AND k.block = r.step // 1000
 WHERE r.end_ns - k.offset_ns <= g.until_ns AND g.alone

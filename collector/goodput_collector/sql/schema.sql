@@ -108,6 +108,14 @@ FROM runs r LEFT JOIN shown s ON s.run_id = r.run_id;
 CREATE TABLE IF NOT EXISTS raw_horizons (run_id INTEGER NOT NULL, before_ns BIGINT NOT NULL);
 -- Grain: process. Its steps numbered below `below` are closed; of their rows few are left.
 CREATE TABLE IF NOT EXISTS closed_steps (run_id INTEGER NOT NULL, source_id INTEGER NOT NULL, below BIGINT NOT NULL);
+-- Grain: process. Its steps numbered below `below` are kept reduced (kept_..., under the key anchor_id), though all their
+--   rows are there: what these were when they were reduced, so that it is seen when another came. See
+--   goodput_analytics/early.py.
+CREATE TABLE IF NOT EXISTS closed_early (
+    run_id INTEGER NOT NULL, source_id INTEGER NOT NULL, anchor_id INTEGER NOT NULL, below BIGINT NOT NULL,
+    steps BIGINT NOT NULL, last_seq BIGINT,    -- the steps numbered below it
+    horizon_ns BIGINT NOT NULL, marks BIGINT NOT NULL,   -- other events up to that moment, own clock
+    kept BIGINT NOT NULL);             -- rows of kept_steps
 -- Grain: process and closed block of 1,000 step numbers. How far its clock was ahead.
 CREATE TABLE IF NOT EXISTS kept_clocks (
     run_id INTEGER NOT NULL, source_id INTEGER NOT NULL, block BIGINT NOT NULL, offset_ns BIGINT NOT NULL);
