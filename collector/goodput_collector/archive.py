@@ -22,6 +22,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -39,8 +40,7 @@ _RECORD = struct.Struct("<HHIQQ")
 _CODEC = "zstd"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(NamedTuple):
     """Bytes of the stream `name` that lie at `offset_bytes`; the stream goes on at `end_bytes`.
 
     `skipped`: the data is the head of what stood there and was left out.
@@ -103,13 +103,11 @@ class Archive:
 
     def append(self, records: Sequence[Record]) -> Position:
         """Keeps a group for good: on return it is on the disk. Raises OSError, and has kept nothing then."""
-        raw = b"".join(
-            _RECORD.pack(len(name), SKIPPED if one.skipped else 0, len(one.data), one.offset_bytes, one.end_bytes)
-            + name
-            + one.data
-            for one in records
-            for name in [one.name.encode("utf-8")]
-        )
+        parts: list[bytes] = []
+        for text, offset, end, data, skipped in records:
+            name = text.encode("utf-8")
+            parts += (_RECORD.pack(len(name), SKIPPED if skipped else 0, len(data), offset, end), name, data)
+        raw = b"".join(parts)
         stored = pa.compress(raw, codec=_CODEC, asbytes=True)
         lengths = _FRAME.pack(_MAGIC, 0, len(raw), len(stored))[8:]
         frame = _MAGIC + struct.pack("<I", zlib.crc32(stored, zlib.crc32(lengths))) + lengths + stored

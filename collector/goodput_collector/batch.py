@@ -39,16 +39,10 @@ class Batch:
     """
 
     def __init__(self, slices: Sequence[bytes]) -> None:
-        parts: list[bytes] = []
-        starts: list[int] = []
-        at = 0
-        for data in slices:
-            starts.append(at)
-            part = data if data.endswith(b"\n") else data + b"\n"
-            parts.append(part)
-            at += len(part)
+        parts = [data if data.endswith(b"\n") else data + b"\n" for data in slices]
         self.data = parts[0] if len(parts) == 1 else b"".join(parts)
-        self.starts: Positions = np.array(starts, dtype=np.int64)
+        ends = np.cumsum(np.fromiter(map(len, parts), dtype=np.int64, count=len(parts)))
+        self.starts: Positions = np.concatenate([np.zeros(1, dtype=np.int64), ends])[: len(parts)]
         self.faults: list[Fault] = []
         self._piece_ends: dict[int, int] = {}
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from goodput_collector.errors import BadRequestError
 
@@ -23,12 +23,20 @@ CHUNKS_MAX = 20_000
 
 _HEAD_MAX_BYTES = 1024
 _NAME = re.compile(r"[A-Za-z0-9_.:@=+~-]{1,200}")
+# A head as `encode` writes it. There are thousands a second; any other way to write it is read as JSON.
+_HEAD = re.compile(
+    rb'\{"stream":"([A-Za-z0-9_.:@=+~-]{1,200})","offset":(0|[1-9][0-9]{0,17}),"bytes":(0|[1-9][0-9]{0,8})(,"final":true)?\}\n'
+)
 _OFFSET_LIMIT = 2**62
+_CUT = "The body ends inside a frame; send it whole."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
-    """Bytes of the stream `stream` from `offset_bytes` on. `final`: it never goes on after them."""
+class Chunk(NamedTuple):
+    """Bytes of the stream `stream` from `offset_bytes` on. `final`: it never goes on after them.
+
+    A named tuple, like all that is made for each of thousands of chunks a second: a frozen dataclass takes four times
+    as long to make.
+    """
 
     stream: str
     offset_bytes: int
@@ -36,8 +44,7 @@ class Chunk:
     final: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(NamedTuple):
     """Where a stream stands now, and whether the chunk began where it stood before."""
 
     offset_bytes: int
@@ -74,6 +81,19 @@ def decode(body: bytes) -> list[Chunk]:
     chunks: list[Chunk] = []
     at = 0
     while at < len(body):
+        if len(chunks) == CHUNKS_MAX:
+            raise BadRequestError(
+                f"A body has at most {CHUNKS_MAX:,} chunks; send the rest in another one.", status=413
+            )
+        usual = _HEAD.match(body, at)
+        if usual is not None:
+            stream, offset, length, last = usual.groups()
+            begin = usual.end()
+            at = begin + int(length)
+            if at > len(body):
+                raise BadRequestError(_CUT)
+            chunks.append(Chunk(stream.decode("ascii"), int(offset), body[begin:at], last is not None))
+            continue
         end = body.find(b"\n", at, at + _HEAD_MAX_BYTES)
         if end < 0:
             raise BadRequestError("A frame begins with a line of JSON of at most 1 KiB; this body has something else.")
@@ -88,11 +108,7 @@ def decode(body: bytes) -> list[Chunk]:
             raise BadRequestError('A frame\'s "bytes" is a whole number, 0 or more, and its "final" true or false.')
         at = end + 1 + size
         if at > len(body):
-            raise BadRequestError("The body ends inside a frame; send it whole.")
-        if len(chunks) == CHUNKS_MAX:
-            raise BadRequestError(
-                f"A body has at most {CHUNKS_MAX:,} chunks; send the rest in another one.", status=413
-            )
+            raise BadRequestError(_CUT)
         chunks.append(
             Chunk(
                 stream=check_stream(head["stream"]),

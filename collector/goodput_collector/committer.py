@@ -82,7 +82,7 @@ class Committer:
         The answers come when all is durable. The future fails with StorageError when a disk refused. Raises BusyError
         when too much waits already, or the collector stops.
         """
-        size = sum(len(chunk.data) + _EACH_BYTES for chunk in chunks)
+        size = _EACH_BYTES * len(chunks) + sum([len(chunk.data) for chunk in chunks])
         with self._lock:
             if self._closing:
                 raise BusyError("The collector is stopping.", retry_after_s=1.0)
@@ -217,6 +217,8 @@ class Committer:
 
 def _in_turns(store: Store, chunks: Sequence[Chunk]) -> list[Answer]:
     """Takes the chunks, of which several may be of one stream: the second of a stream waits for the next turn."""
+    if len({chunk.stream for chunk in chunks}) == len(chunks):
+        return store.take(chunks)
     answers: dict[int, Answer] = {}
     waiting = list(enumerate(chunks))
     while waiting:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -25,8 +25,7 @@ REJECTED_ALL = 100_000
 _Row = tuple[int, int, str, bytes, bool]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamState:
+class StreamState(NamedTuple):
     """How far a stream was taken, and what carries over to its next line."""
 
     stream_id: int | None = None
@@ -36,8 +35,7 @@ class StreamState:
     carry_source: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(NamedTuple):
     """A slice of the stream `name`. `begins`: at byte 0 of a file."""
 
     name: str
@@ -45,8 +43,7 @@ class Part:
     begins: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What came of one part; `runs` are the keys of the runs that it told of (None: an allocation without one)."""
 
     events: int
@@ -176,33 +173,30 @@ class Intake:
             row = one_row(con, "SELECT coalesce(max(stream_id), 0) + 1 FROM streams")
             assert row is not None
             next_id = int(row[0])
-        moved: list[StreamState] = []
-        new: list[bool] = []
-        for part, state, (run, source) in zip(parts, states, carries, strict=True):
-            if any(one.breaks for one in part.slice.skipped):
-                run = source = None
-            stream_id = state.stream_id
-            new.append(stream_id is None)
-            if stream_id is None:
-                stream_id, next_id = next_id, next_id + 1
-            moved.append(
-                StreamState(
-                    stream_id=stream_id,
-                    offset_bytes=part.slice.end_bytes,
-                    fingerprint=part.slice.fingerprint,
-                    carry_run=run,
-                    carry_source=source,
-                )
-            )
+        ids: list[int] = []
+        for state in states:
+            if state.stream_id is None:
+                ids.append(next_id)
+                next_id += 1
+            else:
+                ids.append(state.stream_id)
+        runs = [run for run, _ in carries]
+        sources = [source for _, source in carries]
+        for index, part in enumerate(parts):
+            if part.slice.skipped and any(one.breaks for one in part.slice.skipped):
+                runs[index] = sources[index] = None
+        ends = [part.slice.end_bytes for part in parts]
+        prints = [part.slice.fingerprint for part in parts]
+        moved = list(map(StreamState, ids, ends, prints, runs, sources))
         table = pa.table(
             {
-                "stream_id": pa.array([state.stream_id for state in moved], pa.int32()),
+                "stream_id": pa.array(ids, pa.int32()),
                 "name": pa.array([part.name for part in parts], pa.string()),
-                "offset_bytes": pa.array([state.offset_bytes for state in moved], pa.int64()),
-                "fingerprint": pa.array([state.fingerprint for state in moved], pa.string()),
-                "carry_run": pa.array([state.carry_run for state in moved], pa.string()),
-                "carry_source": pa.array([state.carry_source for state in moved], pa.string()),
-                "new": pa.array(new, pa.bool_()),
+                "offset_bytes": pa.array(ends, pa.int64()),
+                "fingerprint": pa.array(prints, pa.string()),
+                "carry_run": pa.array(runs, pa.string()),
+                "carry_source": pa.array(sources, pa.string()),
+                "new": pa.array([state.stream_id is None for state in states], pa.bool_()),
                 "begins": pa.array([part.begins for part in parts], pa.bool_()),
             }
         )

@@ -27,16 +27,15 @@ Land = Callable[[Sequence[Record], Position], None]
 
 def part_of(record: Record) -> Part:
     """The record as the landing takes it."""
+    name, base, end, data, left_out = record
     skipped: tuple[Rejected, ...] = ()
-    if record.skipped:
-        gone = Rejected(offset_bytes=record.offset_bytes, reason=Reason.TOO_LONG, head=record.data)
-        data, base, skipped = b"", record.offset_bytes, (gone,)
-    else:
-        marked = record.offset_bytes == 0 and record.data.startswith(_BYTE_ORDER_MARK)
-        base = record.offset_bytes + (len(_BYTE_ORDER_MARK) if marked else 0)
-        data = record.data[base - record.offset_bytes :]
-    one = Slice(base_bytes=base, data=data, end_bytes=record.end_bytes, fingerprint="", skipped=skipped)
-    return Part(name=record.name, slice=one)
+    if left_out:
+        skipped = (Rejected(offset_bytes=base, reason=Reason.TOO_LONG, head=data),)
+        data = b""
+    elif base == 0 and data.startswith(_BYTE_ORDER_MARK):
+        base = len(_BYTE_ORDER_MARK)
+        data = data[base:]
+    return Part(name, Slice(base, data, end, "", skipped))
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 
@@ -162,7 +162,7 @@ class Landing:
         with StreamReader(path, known.offset_bytes, known.fingerprint) as reader:
             first = True
             for one in reader.slices(self._slice_bytes):
-                told = replace(one, data=self._redaction.lines(one.data))
+                told = one._replace(data=self._redaction.lines(one.data))
                 yield Part(name=name, slice=told, begins=first and not reader.resumed)
                 first = False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 _STREAMS_HELD = 100_000
 
@@ -25,14 +25,25 @@ class Pace:
 
     def wait_s(self, stream: str, size_bytes: int) -> float:
         """Takes so many bytes of a stream and gives 0; or takes none, and says after how many seconds to come again."""
+        return self.waits_s([(stream, size_bytes)])[0]
+
+    def waits_s(self, wanted: Iterable[tuple[str, int]]) -> list[float]:
+        """The same for each (stream, size in bytes), one after the other."""
         now = self._clock_s()
-        full = max(self._full_s.get(stream, now), now)
-        needs_s = size_bytes / self._bytes_per_s
-        late_s = full - now + needs_s - self._burst_s
-        if late_s > 0 and full > now:
-            return min(late_s, full - now)
-        if len(self._full_s) >= _STREAMS_HELD:
-            self._full_s = {name: until for name, until in self._full_s.items() if until > now}
-        if len(self._full_s) < _STREAMS_HELD:
-            self._full_s[stream] = full + needs_s
-        return 0.0
+        held, bytes_per_s, burst_s = self._full_s, self._bytes_per_s, self._burst_s
+        waits: list[float] = []
+        for stream, size_bytes in wanted:
+            full = held.get(stream, now)
+            if full < now:
+                full = now
+            needs_s = size_bytes / bytes_per_s
+            late_s = full - now + needs_s - burst_s
+            if late_s > 0 and full > now:
+                waits.append(min(late_s, full - now))
+                continue
+            if len(held) >= _STREAMS_HELD:
+                self._full_s = held = {name: until for name, until in held.items() if until > now}
+            if len(held) < _STREAMS_HELD:
+                held[stream] = full + needs_s
+            waits.append(0.0)
+        return waits

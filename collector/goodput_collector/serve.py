@@ -165,6 +165,7 @@ async def _run(
         lifespan="off",
         ws="none",
         server_header=False,
+        proxy_headers=False,
         h11_max_incomplete_event_size=64 * 1024,
     )
     server = _Server(config)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import duckdb
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from goodput_collector import statements
@@ -55,21 +56,21 @@ class Stage:
                 "breaks": pa.array([True] * (len(begins) + len(breaks)), pa.bool_()),
             }
         )
-        ends = pa.table({"pos": pa.array([*(start - 1 for start in begins[1:]), len(batch.data)], pa.int64())})
         con.register("goodput_marks", marks)
-        con.register("goodput_ends", ends)
         con.register("goodput_begins", pa.table({"pos": pa.array(begins, pa.int64())}))
         con.execute("SET VARIABLE goodput_lacking = $1", [self._lacking > 0])
-        con.execute(sql_text("carry"))
+        held = _held(con.sql(sql_text("carry")).to_arrow_table())
+        con.unregister("goodput_marks")
+        con.unregister("goodput_begins")
+        con.register("marks", held)
+        con.execute(sql_text("carried"))
         if self._lacking:
             con.execute(sql_text("fill"))
-        found = con.execute(
-            "SELECT m.run, m.source FROM goodput_ends e ASOF JOIN marks m ON e.pos >= m.pos ORDER BY e.pos"
-        ).fetchall()
-        con.unregister("goodput_marks")
-        con.unregister("goodput_ends")
-        con.unregister("goodput_begins")
-        return [(run, source) for run, source in found]
+        con.unregister("marks")
+        # The last place of each slice: the one before the next slice's begin.
+        ends = [*(start - 1 for start in begins[1:]), len(batch.data)]
+        last = _indices(np.searchsorted(held["pos"].to_numpy(), ends, side="right") - 1)
+        return list(zip(held["run"].take(last).to_pylist(), held["source"].take(last).to_pylist(), strict=True))
 
     def type_events(self) -> None:
         """Makes `staged_KIND` and `keys` of all that can be taken."""
@@ -169,3 +170,23 @@ class Stage:
         row = one_row(self._con, query)
         assert row is not None
         return int(row[0])
+
+
+def _held(said: pa.Table) -> pa.Table:
+    """What holds from each place on (pos, run, source), of what is said there (pos, run, source, breaks), in order: the
+    last that was said, unless something after it ended what held."""
+    places = np.arange(said.num_rows)
+    began = np.maximum.accumulate(np.where(said["breaks"].to_numpy(), places, 0))
+    columns = {"pos": said["pos"]}
+    for name in ("run", "source"):
+        column = said[name]
+        last = np.maximum.accumulate(np.where(column.is_valid().to_numpy(), places, -1))
+        # One more place at the end, which says nothing.
+        with_nothing = pa.chunked_array([*column.chunks, pa.nulls(1, column.type)], column.type)
+        columns[name] = with_nothing.take(_indices(np.where(last >= began, last, said.num_rows)))
+    return pa.table(columns)
+
+
+def _indices(places: npt.NDArray[np.int64]) -> pa.Int64Array:
+    # Made of buffers, not by `pa.array`, which would load pandas for it (0.3 s).
+    return pa.Int64Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(np.ascontiguousarray(places))])

@@ -35,16 +35,15 @@ def admit(known_bytes: int, chunk: Chunk, redaction: Redaction = NOTHING) -> Rec
     Secrets in it are blotted out. A line that is too long to be held is left out, but for its head, so that the stream
     can go on.
     """
-    if chunk.offset_bytes != known_bytes:
+    name, offset, data, final = chunk
+    if offset != known_bytes:
         return None
-    size = len(chunk.data) if chunk.final else chunk.data.rfind(b"\n") + 1
+    size = len(data) if final else data.rfind(b"\n") + 1
     if size:
-        data = redaction.lines(chunk.data[:size])
-        return Record(name=chunk.stream, offset_bytes=known_bytes, end_bytes=known_bytes + size, data=data)
-    if len(chunk.data) > MAX_LINE_BYTES:
-        end = known_bytes + len(chunk.data)
-        head = redaction.line(chunk.data[:HEAD_BYTES])
-        return Record(name=chunk.stream, offset_bytes=known_bytes, end_bytes=end, data=head, skipped=True)
+        return Record(name, offset, offset + size, redaction.lines(data[:size]))
+    if len(data) > MAX_LINE_BYTES:
+        head = redaction.line(data[:HEAD_BYTES])
+        return Record(name, offset, offset + len(data), head, skipped=True)
     return None
 
 
@@ -130,7 +129,7 @@ class Store:
         if kept:
             self._keep(kept)
         return [
-            Answer(offset_bytes=at if record is None else record.end_bytes, fits=chunk.offset_bytes == at)
+            Answer(at if record is None else record.end_bytes, chunk.offset_bytes == at)
             for at, record, chunk in zip(known, records, chunks, strict=True)
         ]
 

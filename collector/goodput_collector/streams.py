@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 from goodput_collector.contract import Reason
 from goodput_collector.errors import InputFileError
@@ -39,8 +39,7 @@ class Rejected:
         return not self.pending and self.reason != Reason.NUL
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slice:
+class Slice(NamedTuple):
     """Whole lines of a stream: `data` lies at `base_bytes`; `end_bytes` is where the next slice begins.
 
     `skipped` is what stands after the data and was left out of it: too long to be held, or not yet finished.

@@ -1,6 +1,7 @@
 """What is too much is refused or slowed down, and never held: bodies, queues, single streams."""
 
 import gzip
+import json
 import threading
 import zlib
 from collections.abc import Sequence
@@ -30,6 +31,26 @@ chunks = st.builds(
 @given(st.lists(chunks, max_size=8))
 def test_a_body_says_what_was_put_into_it(given_chunks: list[Chunk]) -> None:
     assert decode(encode(given_chunks)) == given_chunks
+
+
+@given(st.lists(chunks, min_size=1, max_size=4))
+def test_a_head_may_be_written_in_any_way(given_chunks: list[Chunk]) -> None:
+    body = b"".join(
+        json.dumps(
+            {"final": one.final, "bytes": len(one.data), "offset": one.offset_bytes, "stream": one.stream}
+        ).encode()
+        + b"\n"
+        + one.data
+        for one in given_chunks
+    )
+    assert decode(body) == given_chunks
+
+
+@pytest.mark.parametrize("head", ['{"stream":"a","offset":0,"bytes":3}', '{"stream": "a", "offset": 0, "bytes": 3}'])
+def test_a_body_that_ends_inside_a_chunk_is_refused(head: str) -> None:
+    assert decode(f"{head}\nabc".encode()) == [Chunk(stream="a", offset_bytes=0, data=b"abc")]
+    with pytest.raises(BadRequestError, match="ends inside"):
+        decode(f"{head}\nab".encode())
 
 
 @given(st.binary(max_size=200))

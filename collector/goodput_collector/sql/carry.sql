@@ -3,33 +3,18 @@
 -- In: plain, odd (pos, run, source; odd's as JSON text), goodput_marks (pos, run, source, breaks): where a stream
 --   begins (with what carries over into it) and where something unreadable stands; goodput_lacking: whether a line
 --   leaves one of the two out (else nobody asks what held before a stream's last plain line); goodput_begins (pos).
--- Out: marks (pos, run, source): at each place that says or ends something, what holds from there on;
---   carried (pos, run, source): what holds at each odd line that leaves one of the two out.
-CREATE OR REPLACE TEMP TABLE marks AS
-WITH said AS (
-    SELECT pos, run, source, false AS breaks FROM plain
-    WHERE getvariable('goodput_lacking') AND (run IS NOT NULL OR source IS NOT NULL)
-    UNION ALL
-    SELECT max(p.pos), arg_max(p.run, p.pos), arg_max(p.source, p.pos), false
-    FROM plain p ASOF JOIN goodput_begins b ON p.pos >= b.pos
-    WHERE NOT getvariable('goodput_lacking')
-    GROUP BY b.pos
-    UNION ALL
-    SELECT pos, gp_text(run), gp_text(source),
-        coalesce(NOT gp_is_text(run), false) OR coalesce(NOT gp_is_text(source), false)
-    FROM odd WHERE run IS NOT NULL OR source IS NOT NULL
-    UNION ALL
-    SELECT pos, run, source, breaks FROM goodput_marks
-), epochs AS (
-    SELECT *, sum(breaks::INTEGER) OVER (ORDER BY pos ROWS UNBOUNDED PRECEDING) AS epoch FROM said
-)
-SELECT pos,
-    last_value(run IGNORE NULLS) OVER same_epoch AS run,
-    last_value(source IGNORE NULLS) OVER same_epoch AS source
-FROM epochs
-WINDOW same_epoch AS (PARTITION BY epoch ORDER BY pos ROWS UNBOUNDED PRECEDING);
-
-CREATE OR REPLACE TEMP TABLE carried AS
-SELECT l.pos, m.run, m.source
-FROM (SELECT pos FROM odd WHERE run IS NULL OR source IS NULL) l
-ASOF JOIN marks m ON l.pos >= m.pos;
+-- Rows: one for each place that says or ends something, in order of pos: what it says, and whether it ends what held.
+SELECT pos, run, source, false AS breaks FROM plain
+WHERE getvariable('goodput_lacking') AND (run IS NOT NULL OR source IS NOT NULL)
+UNION ALL
+SELECT max(p.pos), arg_max(p.run, p.pos), arg_max(p.source, p.pos), false
+FROM plain p ASOF JOIN goodput_begins b ON p.pos >= b.pos
+WHERE NOT getvariable('goodput_lacking')
+GROUP BY b.pos
+UNION ALL
+SELECT pos, gp_text(run), gp_text(source),
+    coalesce(NOT gp_is_text(run), false) OR coalesce(NOT gp_is_text(source), false)
+FROM odd WHERE run IS NOT NULL OR source IS NOT NULL
+UNION ALL
+SELECT pos, run, source, breaks FROM goodput_marks
+ORDER BY pos
