@@ -256,7 +256,9 @@ class CollectorApp:
         step, valid_s = _asked(await _body(request, 4096))
         # A name that nobody runs under would be asked in vain.
         await run_in_threadpool(self._reports.check_run, run)
-        asked = self._requests.ask(run, step=step, valid_s=valid_s)
+        asked = self._requests.new(run, step=step, valid_s=valid_s)
+        await asyncio.wrap_future(self._committer.call(lambda store: store.keep_asked(asked, time.time_ns())))
+        self._requests.ask(asked)
         return _json(asked.as_json(), 202)
 
 

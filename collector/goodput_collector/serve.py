@@ -98,7 +98,7 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
         committer = Committer(store)
         reports = Reports(store)
         reports.keep = partial(_keep, committer)
-        requests = CheckpointRequests(time.time_ns)
+        requests = CheckpointRequests(time.time_ns, store.asked())
         board = Board(store, reports, committer, options.metrics, db=options.db)
         refreshing = BoardThread(board, say)
         app = CollectorApp(

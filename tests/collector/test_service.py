@@ -287,6 +287,36 @@ def test_it_listens_to_other_machines_only_with_a_token_or_on_purpose(tmp_path: 
     assert done.returncode == 1 and "16 or more" in done.stderr
 
 
+def test_a_request_for_a_checkpoint_stands_over_restarts_until_its_time_is_over(tmp_path: Path) -> None:
+    with Collector(tmp_path, "--no-spool") as collector:
+        for run in ("long", "short"):
+            assert collector.post(f"/v1/streams/{run}?offset=0", made_streams.steps(run, 3, run=run))[0] == 200
+        assert collector.post("/v1/runs/long/request-checkpoint", b'{"step":7}')[0] == 202
+        # The second takes the place of the first.
+        status, asked = collector.post("/v1/runs/long/request-checkpoint", b'{"step":9,"valid_s":600}')
+        assert (status, asked["step"]) == (202, 9)
+        status, lapses = collector.post("/v1/runs/short/request-checkpoint", b'{"valid_s":4}')
+        assert status == 202
+        collector.kill()
+        collector.start()
+        assert sorted(collector.post("/v1/batch", b"")[1]["checkpoint_requests"], key=lambda one: one["run"]) == [
+            asked,
+            lapses,
+        ]
+        time.sleep(max(0.0, lapses["until_ns"] / 1e9 - time.time()))
+        assert collector.post("/v1/batch", b"")[1]["checkpoint_requests"] == [asked]
+        collector.stop()
+        collector.start()
+        assert collector.post("/v1/batch", b"")[1]["checkpoint_requests"] == [asked]
+        assert collector.post("/v1/runs/short/request-checkpoint", b"{}")[0] == 202
+    con = open_database(collector.db, read_only=True)
+    assert con.execute("SELECT run, step FROM checkpoint_requests ORDER BY run").fetchall() == [
+        ("long", 9),
+        ("short", None),
+    ]
+    con.close()
+
+
 def test_readers_and_writers_at_once(collector: Collector) -> None:
     """Reports while the run grows: none fails, and the last one has everything."""
     data = made_streams.steps("grows", 300, run="grows")

@@ -103,6 +103,9 @@ CREATE VIEW IF NOT EXISTS shown_runs AS
 SELECT r.run_id, coalesce(s.root_id, r.run_id) AS root_id, coalesce(s.run, r.run) AS run, coalesce(s.hidden, false) AS hidden
 FROM runs r LEFT JOIN shown s ON s.run_id = r.run_id;
 
+-- Grain: run that somebody asked for a checkpoint, until until_ns; step: after this one, NULL for at once.
+CREATE TABLE IF NOT EXISTS checkpoint_requests (run VARCHAR NOT NULL, id VARCHAR NOT NULL, step BIGINT, until_ns BIGINT NOT NULL);
+
 -- What is kept of steps whose rows of ranks have gone: see goodput_analytics/retention.py.
 -- Grain: recorded run. Events told before before_ns come too late: they are counted, and not taken.
 CREATE TABLE IF NOT EXISTS raw_horizons (run_id INTEGER NOT NULL, before_ns BIGINT NOT NULL);
