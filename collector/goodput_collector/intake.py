@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from goodput_collector.batch import Batch
 from goodput_collector.database import one_row, sql_text
-from goodput_collector.redaction import USUAL
+from goodput_collector.redaction import USUAL, Redaction
 from goodput_collector.settle import Repeats, settle
 from goodput_collector.shown import refresh
 from goodput_collector.stage import Carry, Stage
@@ -56,12 +56,14 @@ class Outcome(NamedTuple):
 class Intake:
     """Takes batches of parts, each in one transaction, through a connection that nobody else uses meanwhile.
 
-    Without `fast` every line goes the careful way, by Python's reader; the outcome is the same.
+    Without `fast` every line goes the careful way, by Python's reader; the outcome is the same. `redaction`: of the
+    beginnings of rejected lines.
     """
 
-    def __init__(self, con: duckdb.DuckDBPyConnection, *, fast: bool = True) -> None:
+    def __init__(self, con: duckdb.DuckDBPyConnection, *, fast: bool = True, redaction: Redaction = USUAL) -> None:
         self._con = con
         self._fast = fast
+        self._redaction = redaction
         # What the table `streams` holds, for the streams asked for lately: looking each one up would be most of the
         # cost of a batch of thousands.
         self._states: dict[str, StreamState] = {}
@@ -224,11 +226,13 @@ class Intake:
         for fault in batch.faults:
             index = batch.slice_of(fault.pos)
             offset = fault.pos - int(batch.starts[index]) + parts[index].slice.base_bytes
-            rows.append((ids[index], offset, str(fault.reason), USUAL.line(fault.head), False))
+            rows.append((ids[index], offset, str(fault.reason), self._redaction.line(fault.head), False))
             counts.setdefault(index, Counter())[str(fault.reason)] += 1
         for index, part in enumerate(parts):
             for one in part.slice.skipped:
-                rows.append((ids[index], one.offset_bytes, str(one.reason), USUAL.line(one.head), one.pending))
+                rows.append(
+                    (ids[index], one.offset_bytes, str(one.reason), self._redaction.line(one.head), one.pending)
+                )
                 counts.setdefault(index, Counter())[str(one.reason)] += 1
         if rows:
             self._put_down(self._bounded(sorted(rows)))

@@ -14,6 +14,7 @@ from goodput_collector.control import CONTROL, carry_out
 from goodput_collector.database import one_row, sql_text
 from goodput_collector.errors import ArchiveError
 from goodput_collector.intake import Intake, Part
+from goodput_collector.redaction import USUAL, Redaction
 from goodput_collector.shown import last_told
 from goodput_collector.stage import Stage
 from goodput_collector.streams import Rejected, Slice
@@ -59,9 +60,11 @@ class Lander:
         versions: for every run a number that grows with all that is taken of it; key None for what may be any's.
     """
 
-    def __init__(self, con: duckdb.DuckDBPyConnection, archive_id: str) -> None:
-        """Raises ArchiveError where the database was made from another archive."""
+    def __init__(self, con: duckdb.DuckDBPyConnection, archive_id: str, redaction: Redaction = USUAL) -> None:
+        """`redaction`: of the beginnings of rejected lines. Raises ArchiveError where the database was made from
+        another archive."""
         self._con = con
+        self._redaction = redaction
         self.counts = Counts()
         self.told_ns: dict[int, int] = {}
         self.corrected = 0
@@ -81,7 +84,7 @@ class Lander:
         self.told_ns.update(last_told(con))
         if con is not self._con:
             self._con.close()
-        self._con, self._intake = con, Intake(con)
+        self._con, self._intake = con, Intake(con, redaction=self._redaction)
 
     def close(self) -> None:
         """Closes the connection."""

@@ -103,7 +103,7 @@ class Landing:
         self._con = con
         self._slice_bytes = slice_bytes
         self._redaction = redaction
-        self._intake = Intake(con, fast=fast)
+        self._intake = Intake(con, fast=fast, redaction=redaction)
 
     def take(self, paths: Sequence[Path], progress: Progress | None = None) -> IngestSummary:
         """Loads the files in order; the summary has one entry for each path."""

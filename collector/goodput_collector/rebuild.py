@@ -11,6 +11,7 @@ from goodput_collector.archive import archive_id, read_groups
 from goodput_collector.database import one_row, open_database
 from goodput_collector.errors import ArchiveError, DatabaseError
 from goodput_collector.lander import Lander, Replay
+from goodput_collector.redaction import USUAL, Redaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,10 +23,11 @@ class RebuildSummary:
     damaged_bytes: int
 
 
-def rebuild(archive: Path, db: Path) -> RebuildSummary:
+def rebuild(archive: Path, db: Path, redaction: Redaction = USUAL) -> RebuildSummary:
     """Makes the database `db`, which must not exist, from the archive: the same as the collector's own.
 
-    It may be done while a collector writes to the archive. What is damaged in the archive is passed over, and counted.
+    It may be done while a collector writes to the archive. `redaction`: that collector's; what the archive holds was
+    blotted out before, but for the beginnings of rejected lines, which are only kept in a database. What is damaged in the archive is passed over, and counted.
     Raises ArchiveError or DatabaseError; no database is left then.
     """
     if not archive.is_dir():
@@ -40,7 +42,7 @@ def rebuild(archive: Path, db: Path) -> RebuildSummary:
     try:
         con = open_database(making)
         try:
-            lander = Lander(con, known)
+            lander = Lander(con, known, redaction)
             replay = Replay(lander.land)
             damaged = 0
             for group in read_groups(archive):

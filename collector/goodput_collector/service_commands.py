@@ -167,15 +167,21 @@ def agent(
 def rebuild(
     archive: Annotated[Path, typer.Option("--archive", help="The collector's archive.", metavar="DIR")],
     db: Annotated[Path, typer.Option("--db", help="The database to make.", metavar="FILE")],
+    redact: Redact = None,
+    no_redaction: NoRedaction = False,
 ) -> None:
-    """Make a database again from a collector's archive alone."""
+    """Make a database again from a collector's archive alone.
+
+    Give it the --redact and --no-redaction that the collector had: they hold for the beginnings of rejected lines.
+    """
     from goodput_collector.commands import plain_errors
 
     with plain_errors(db):
         from goodput_collector.figures import counted
         from goodput_collector.rebuild import rebuild as make_again
+        from goodput_collector.redaction import Redaction
 
-        done = make_again(archive, db)
+        done = make_again(archive, db, Redaction(redact or (), usual=not no_redaction))
         words = f"{counted(done.events, 'event')} of {counted(done.streams, 'stream')} in {db}."
         if done.damaged_bytes:
             words += f" {done.damaged_bytes:,} bytes of the archive were damaged and are left out."

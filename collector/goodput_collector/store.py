@@ -16,7 +16,7 @@ from pathlib import Path
 import duckdb
 
 from goodput_analytics.notes import IncidentPlace
-from goodput_collector import control, early
+from goodput_collector import control, early, requests
 from goodput_collector.archive import Archive, Record
 from goodput_collector.chunks import Answer, Chunk
 from goodput_collector.compacting import Compacted, close_all, copied, put_in_place, wait_until_closed
@@ -83,7 +83,7 @@ class Store:
         try:
             self.archive = Archive(archive_path)
             try:
-                self.lander = Lander(self._base.cursor(), self.archive.id)
+                self.lander = Lander(self._base.cursor(), self.archive.id, redaction)
                 self._catch_up()
             except BaseException:
                 self.archive.close()
@@ -180,6 +180,22 @@ class Store:
             runs += 1
         with self._reading() as con:
             return Closed(runs=runs, rows=rows - row_count(con))
+
+    def asked(self) -> list[requests.Asked]:
+        """The checkpoints that were asked for, also those whose time is over. Raises duckdb.Error."""
+        with self._reading() as con:
+            return requests.read(con)
+
+    def keep_asked(self, asked: requests.Asked, now_ns: int) -> None:
+        """Writes down that a checkpoint was asked for, in the database alone: it is no event. Raises StorageError."""
+        if not self.healthy:
+            self.heal()
+        try:
+            with self._reading() as con:
+                requests.write(con, asked, now_ns)
+        except duckdb.Error as error:
+            self.healthy = False
+            raise StorageError(f"The database could not be written ({_first_line(error)}).") from error
 
     def keep_early(self, one: early.Found) -> None:
         """Keeps complete blocks of steps reduced, where the database is well; nothing depends on it."""

@@ -14,6 +14,7 @@ from goodput_collector.chunks import Chunk
 from goodput_collector.database import open_database
 from goodput_collector.errors import GoodputCollectorError
 from goodput_collector.landing import ingest_files
+from goodput_collector.rebuild import rebuild
 from goodput_collector.redaction import NOTHING, USUAL, Redaction
 from goodput_collector.store import Store
 
@@ -133,6 +134,35 @@ def test_neither_archive_nor_database_hold_it_and_nothing_counts_otherwise(tmp_p
     # What was loaded is known again, though what was kept is not what the file holds.
     again = ingest_files(tmp_path / "g.duckdb", [file])
     assert again.events == 0
+
+
+@pytest.mark.parametrize(
+    ("redaction", "kept"),
+    [
+        (NOTHING, [b"letmein", b"atlas"]),
+        (Redaction(["atlas"]), []),
+        (Redaction(["atlas"], usual=False), [b"letmein"]),
+        (USUAL, [b"atlas"]),
+    ],
+)
+def test_the_beginnings_of_rejected_lines_are_looked_through_as_one_asked(
+    redaction: Redaction, kept: list[bytes], tmp_path: Path
+) -> None:
+    data = b'{"kind":"odd","password":"letmein","place":"atlas"}\n{"kind":"start","password":"letmein","place":"atlas\n'
+    store = Store(tmp_path / "c.duckdb", tmp_path / "c.archive", redaction)
+    store.take([Chunk(stream="s", offset_bytes=0, data=data)])
+    store.close()
+    rebuild(tmp_path / "c.archive", tmp_path / "again.duckdb", redaction)
+    file = tmp_path / "e.jsonl"
+    file.write_bytes(data)
+    ingest_files(tmp_path / "g.duckdb", [file], redaction=redaction)
+    for name in ("c", "again", "g"):
+        con = open_database(tmp_path / f"{name}.duckdb", read_only=True)
+        heads = [head for (head,) in con.execute("SELECT head FROM rejected").fetchall()]
+        con.close()
+        assert len(heads) == 2
+        for head in heads:
+            assert [word for word in (b"letmein", b"atlas") if word in head] == kept, name
 
 
 def test_the_command_takes_patterns(tmp_path: Path) -> None:
