@@ -130,3 +130,26 @@ def test_the_commands_ask_a_collector_too(tmp_path: Path) -> None:
         after = 1 if words[-1] == "by-hand" and words[0] == "report" else 0
         assert said.startswith("0") and in_file.splitlines()[after:] == said.splitlines()[after:]
     assert "with --url" in say("report", "--token-file", str(tmp_path / "t"))
+
+
+def test_a_file_that_one_names_beats_the_collector_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = str(tmp_path / "x.duckdb")
+    for name, data in made_streams.streams().items():
+        (tmp_path / f"{name}.jsonl").write_bytes(data)
+    runner = CliRunner()
+
+    def say(*words: str) -> str:
+        done = runner.invoke(COMMANDS, list(words))
+        return str(done.exit_code) + done.output
+
+    assert say("ingest", str(tmp_path), "--db", db).startswith("0")
+    monkeypatch.setenv("GOODPUT_URL", "http://127.0.0.1:1")
+    for words in (("report",), ("report", "by-hand"), ("advise", "by-hand"), ("correct", "list"), ("compact",)):
+        assert say(*words, "--db", db).startswith("0"), words
+        # Only what one names oneself: where both come from the environment, the collector is asked.
+        monkeypatch.setenv("GOODPUT_DB", db)
+        assert "127.0.0.1:1 does not answer" in say(*words), words
+        assert "127.0.0.1:2 does not answer" in say(*words, "--db", db, "--url", "http://127.0.0.1:2"), words
+        monkeypatch.delenv("GOODPUT_DB")
