@@ -26,9 +26,9 @@ class RebuildSummary:
 def rebuild(archive: Path, db: Path, redaction: Redaction = USUAL) -> RebuildSummary:
     """Makes the database `db`, which must not exist, from the archive: the same as the collector's own.
 
-    It may be done while a collector writes to the archive. `redaction`: that collector's, for the beginnings of rejected
-    lines; what else there was to blot out is so in the archive. What is damaged in the archive is passed over, and
-    counted.
+    It may be done while a collector writes to the archive. `redaction`: that collector's, for the beginnings of
+    rejected lines; what else there was to blot out is so in the archive. What is damaged in the archive is passed
+    over, and counted.
     Raises ArchiveError or DatabaseError; no database is left then.
     """
     if not archive.is_dir():
