@@ -8,7 +8,7 @@ import duckdb
 
 from goodput_analytics import AnalyticsError
 from goodput_analytics.merged import release
-from goodput_analytics.retention import close, launches
+from goodput_analytics.retention import reduced
 from goodput_collector import shown
 from goodput_collector.database import one_row, sql_text
 
@@ -52,56 +52,57 @@ def due(con: duckdb.DuckDBPyConnection, before_ns: int) -> list[Due]:
     return [Due(run=run, parts=tuple(parts), blocks=blocks) for run, parts, blocks in found]
 
 
-def can_close(con: duckdb.DuckDBPyConnection, one: Retention) -> bool:
-    """Whether anything would come of it."""
-    name = _shown_name(con, one.run)
-    try:
-        return name is not None and any(fit for _, fit in launches(con, name, one.before_ns))
-    except AnalyticsError:
-        return False  # a run whose ledger cannot be made keeps all its rows
-
-
-def apply(con: duckdb.DuckDBPyConnection, one: Retention) -> int:
+def apply(con: duckdb.DuckDBPyConnection, one: Retention) -> int | None:
     """Closes what can be closed of a run, within the caller's transaction; how many rows of ranks went.
 
-    From then on events that the run told before that moment come too late.
+    From then on events that the run told before that moment come too late. None: there is nothing that can be closed,
+    and nothing was done.
     """
     name = _shown_name(con, one.run)
-    if name is None:
-        return 0
+    if name is None or not _reduce(con, name, one.before_ns):
+        return None
     before = row_count(con)
+    con.execute(
+        "CREATE OR REPLACE TEMP TABLE closing_sources AS "
+        "SELECT min(b.run_id) AS run_id, m.source_id, m.from_step, m.below FROM closing_members m "
+        "JOIN step_blocks b ON b.source_id = m.source_id GROUP BY ALL"
+    )
+    con.execute(sql_text("close_steps"))
+    parts = shown.parts_of(con, name)
+    assert parts is not None
+    con.execute(
+        "DELETE FROM raw_horizons WHERE run_id IN (SELECT unnest(?)) AND before_ns < ?", [list(parts), one.before_ns]
+    )
+    con.execute(
+        "INSERT INTO raw_horizons SELECT run_id, ? FROM (SELECT unnest(?::INTEGER[]) AS run_id) "
+        "WHERE run_id NOT IN (SELECT run_id FROM raw_horizons)",
+        [one.before_ns, list(parts)],
+    )
+    return before - row_count(con)
+
+
+def _reduce(con: duckdb.DuckDBPyConnection, name: str, before_ns: int) -> bool:
+    """Puts what can be closed of all launches together, in `closing_members` and the relations that `close_steps.sql`
+    reads; False: nothing can."""
+    tables = {f"closing_{what}": f"gp_closing_{what}" for what in ("steps", "groups", "clocks", "rows")}
+    tables["closing_members"] = (
+        "(SELECT DISTINCT m.source_id, c.from_step, c.below "
+        "FROM gp_members m JOIN gp_closing c ON c.attempt = m.attempt)"
+    )
+    some = False
     try:
-        found = launches(con, name, one.before_ns)
-        for launch, fit in found:
-            if fit and close(con, launch, one.before_ns):
-                con.execute(
-                    "CREATE OR REPLACE TEMP TABLE closing_members AS SELECT DISTINCT m.source_id, c.from_step, c.below "
-                    "FROM gp_members m JOIN gp_closing c ON c.attempt = m.attempt"
-                )
-                release(con)
-                con.execute(
-                    "CREATE OR REPLACE TEMP TABLE closing_sources AS "
-                    "SELECT min(b.run_id) AS run_id, m.source_id, m.from_step, m.below FROM closing_members m "
-                    "JOIN step_blocks b ON b.source_id = m.source_id GROUP BY ALL"
-                )
-                con.execute(sql_text("close_steps"))
+        for fit in reduced(con, name, before_ns):
+            if not fit:
+                continue
+            for table, query in tables.items():
+                into = f"INSERT INTO {table}" if some else f"CREATE OR REPLACE TEMP TABLE {table} AS"
+                con.execute(f"{into} FROM {query}")
+            some = True
     except AnalyticsError:
-        found = []
+        return False  # a run whose ledger cannot be made keeps all its rows
     finally:
         release(con)
-    if any(fit for _, fit in found):
-        parts = shown.parts_of(con, name)
-        assert parts is not None
-        con.execute(
-            "DELETE FROM raw_horizons WHERE run_id IN (SELECT unnest(?)) AND before_ns < ?",
-            [list(parts), one.before_ns],
-        )
-        con.execute(
-            "INSERT INTO raw_horizons SELECT run_id, ? FROM (SELECT unnest(?::INTEGER[]) AS run_id) "
-            "WHERE run_id NOT IN (SELECT run_id FROM raw_horizons)",
-            [one.before_ns, list(parts)],
-        )
-    return before - row_count(con)
+    return some
 
 
 def row_count(con: duckdb.DuckDBPyConnection) -> int:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 
 import duckdb
 
 from goodput_collector.archive import Position, Record
 from goodput_collector.contract import Reason
 from goodput_collector.control import CONTROL, carry_out
+from goodput_collector.control import record as control_record
 from goodput_collector.database import one_row, sql_text
 from goodput_collector.errors import ArchiveError
 from goodput_collector.intake import Intake, Part
+from goodput_collector.keeping import Retention, apply
 from goodput_collector.redaction import USUAL, Redaction
 from goodput_collector.shown import last_told
 from goodput_collector.stage import Stage
@@ -135,6 +138,29 @@ class Lander:
             self.told_ns[run] = max(ts_ns, self.told_ns.get(run, 0))
         for key in runs:
             self.versions[key] = self.versions.get(key, 0) + 1
+
+    def close_old(self, one: Retention, keep: Callable[[Record], Position]) -> bool:
+        """Closes what can be closed of a run; False: nothing can, and nothing was done.
+
+        `keep` has the record of it in the archive, before any of it counts. Raises OSError where that fails, with
+        nothing done, or duckdb.Error.
+        """
+        con = self._con
+        con.execute("BEGIN")
+        try:
+            if apply(con, one) is None:
+                con.execute("ROLLBACK")
+                return False
+            end = keep(control_record({"retain": asdict(one)}))
+            con.execute("UPDATE archive_position SET file = ?, byte = ?", [end.file, end.byte])
+            con.execute("COMMIT")
+        except BaseException:
+            with suppress(duckdb.Error):  # a database that has failed has no transaction any more
+                con.execute("ROLLBACK")
+            raise
+        self.counts.groups += 1
+        self.corrected += 1
+        return True
 
 
 class Replay:

@@ -17,7 +17,7 @@ from goodput_collector.compacting import Compacted, close_all, copied, put_in_pl
 from goodput_collector.corrections import Act, Correction, Wish
 from goodput_collector.database import one_row, open_database, transaction
 from goodput_collector.errors import ArchiveError, DatabaseError
-from goodput_collector.keeping import Closed, Retention, apply, can_close, due, row_count
+from goodput_collector.keeping import Closed, Retention, apply, due, row_count
 from goodput_collector.store import Store
 
 
@@ -108,10 +108,8 @@ def edited(db: Path, archive: Path, clock_ns: Callable[[], int] = time.time_ns) 
                 rows, runs = row_count(base), 0
                 for old in due(base, before_ns):
                     one = Retention(run=old.run, before_ns=before_ns)
-                    if can_close(base, one):
-                        with transaction(base):
-                            apply(base, one)
-                        runs += 1
+                    with transaction(base):
+                        runs += apply(base, one) is not None
                 closed = Closed(runs=runs, rows=rows - row_count(base))
             before_bytes = db.stat().st_size
             try:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from pathlib import Path
 
 import duckdb
@@ -23,7 +22,7 @@ from goodput_collector.compacting import Compacted, close_all, copied, put_in_pl
 from goodput_collector.corrections import Correction, Wish, as_json, find, plan
 from goodput_collector.database import one_row, open_database
 from goodput_collector.errors import ArchiveError, DatabaseError, DatabaseLockedError, StorageError
-from goodput_collector.keeping import Closed, Retention, can_close, due, row_count
+from goodput_collector.keeping import Closed, Retention, due, row_count
 from goodput_collector.lander import Lander, Replay
 from goodput_collector.lines import HEAD_BYTES, MAX_LINE_BYTES
 from goodput_collector.redaction import NOTHING, USUAL, Redaction
@@ -171,13 +170,10 @@ class Store:
             if self._vain.get(old.run) == state:
                 continue
             one = Retention(run=old.run, before_ns=before_ns)
-            with self._reading() as con:
-                fit = can_close(con, one)
-            if not fit:
+            if self._close_old(one):
+                runs += 1
+            else:
                 self._vain[old.run] = state
-                continue
-            self._keep([control.record({"retain": asdict(one)})])
-            runs += 1
         with self._reading() as con:
             return Closed(runs=runs, rows=rows - row_count(con))
 
@@ -240,6 +236,19 @@ class Store:
         except duckdb.Error as error:
             raise StorageError(f"The database could not be written ({_first_line(error)}).") from error
         self.healthy = True
+
+    def _close_old(self, one: Retention) -> bool:
+        """Has what can be closed of a run closed, for good; False: nothing can. Raises StorageError."""
+        self.healthy = False
+        try:
+            done = self.lander.close_old(one, lambda record: self.archive.append([record]))
+        except OSError as error:
+            self.healthy = True
+            raise StorageError(f"The archive could not be written ({error.strerror or error}).") from error
+        except duckdb.Error as error:
+            raise StorageError(f"The database could not be written ({_first_line(error)}).") from error
+        self.healthy = True
+        return done
 
     @contextmanager
     def _reading(self) -> Iterator[duckdb.DuckDBPyConnection]:

@@ -10,13 +10,14 @@ import duckdb
 import pytest
 
 import made_runs
-from goodput_analytics import report
-from goodput_analytics.ledger import run_names
+from goodput_analytics import report, retention
+from goodput_analytics.ledger import Ledger, build, run_names
 from goodput_collector.chunks import Chunk
 from goodput_collector.client import open_client
 from goodput_collector.corrections import Act, Wish
 from goodput_collector.database import open_database
-from goodput_collector.keeping import Retention, apply, can_close, due, row_count
+from goodput_collector.errors import StorageError
+from goodput_collector.keeping import Closed, Retention, apply, due, row_count
 from goodput_collector.landing import Landing
 from goodput_collector.metrics_marks import landed
 from goodput_collector.rebuild import rebuild
@@ -102,8 +103,8 @@ def test_a_long_run_is_closed_block_by_block_while_it_goes_on(tmp_path: Path) ->
     horizon_ns = max(event["ts_ns"] for event in events if event.get("step", 0) <= 2050)
     (old,) = due(closed, horizon_ns)
     one = Retention(run=old.run, before_ns=horizon_ns)
-    assert can_close(closed, one)
     gone = apply(closed, one)
+    assert gone is not None
     # Of the block from 1000 on what ranks 0 (it tells the loss), 1 and 3 (they are slow) told is left.
     assert gone > 2000 and row_count(closed) == rows - gone
     assert told(closed, "long") == told(kept, "long")
@@ -114,7 +115,7 @@ def test_a_long_run_is_closed_block_by_block_while_it_goes_on(tmp_path: Path) ->
     assert [row["rank"] for row in worst] == [None, 3]
     assert worst[1]["saved_gpu_s"] == pytest.approx((2400 - 2000 + 1) * 0.5 * 4)
     assert len(select(kept, "view_worst_ranks", Window())[0]) > 2
-    assert not can_close(closed, one) and apply(closed, one) == 0
+    assert apply(closed, one) is None
     for con in (kept, closed):
         assert load(con, tmp_path, later.events) == {}
     assert told(closed, "long") == told(kept, "long")
@@ -177,6 +178,71 @@ def test_what_comes_too_late_is_counted_and_changes_nothing(tmp_path: Path) -> N
     load(plain, tmp_path, [first | {"step": new["step"] + 1, "start_ns": made.now_ns, "end_ns": made.now_ns + S}])
     assert plain.execute(BLOCKS).fetchall() == blocks
     plain.close()
+
+
+def test_to_close_a_run_its_ledger_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[str] = []
+
+    def count(con: duckdb.DuckDBPyConnection, run: str, **options: Any) -> Ledger:
+        built.append(run)
+        return build(con, run, **options)
+
+    monkeypatch.setattr(retention, "build", count)
+    store = Store(tmp_path / "c.duckdb", tmp_path / "c.archive")
+    made = long_run()
+    beside = made_runs.Made("long", ranks=2)
+    beside._attempt = 7
+    beside.start(resume=None).steps(1, 1500, step_s=1).stop("exception", "x")
+    for number, events in enumerate((made.events, beside.events)):
+        data = b"".join(json.dumps(event).encode() + b"\n" for event in events)
+        assert store.take([Chunk(stream=f"s{number}", offset_bytes=0, data=data)])[0].fits
+    con = store.cursor()
+    before = [told(con, name) for name in ("long", "long~2")]
+    con.close()
+    closed = store.retain(made.now_ns)
+    assert closed.runs == 1 and closed.rows > 2000
+    assert built == ["long", "long~2"]
+    con = store.cursor()
+    assert [told(con, name) for name in ("long", "long~2")] == before
+    closed_of = con.execute("SELECT count(*) FROM closed_steps").fetchall()
+    con.close()
+    store.close()
+    built.clear()
+    rebuild(tmp_path / "c.archive", tmp_path / "again.duckdb")
+    assert built == ["long", "long~2"]
+    again = open_database(tmp_path / "again.duckdb", read_only=True)
+    assert again.execute("SELECT count(*) FROM closed_steps").fetchall() == closed_of
+    again.close()
+
+
+def test_a_run_of_which_nothing_can_be_closed_leaves_no_trace(tmp_path: Path) -> None:
+    store = Store(tmp_path / "c.duckdb", tmp_path / "c.archive")
+    made = made_runs.Made("alone", ranks=1).start().steps(1, 1200).stop("finished")
+    data = b"".join(json.dumps(event).encode() + b"\n" for event in made.events)
+    store.take([Chunk(stream="s", offset_bytes=0, data=data)])
+    end = store.archive.end
+    assert store.retain(FOREVER_NS - 1) == Closed(runs=0, rows=0)
+    assert store.archive.end == end
+    store.close()
+
+
+def test_what_is_closed_is_in_the_archive_before_it_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path / "c.duckdb", tmp_path / "c.archive")
+    data = b"".join(json.dumps(event).encode() + b"\n" for event in long_run().events)
+    store.take([Chunk(stream="s", offset_bytes=0, data=data)])
+
+    def full(_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    con = store.cursor()
+    rows = row_count(con)
+    with monkeypatch.context() as patch, pytest.raises(StorageError, match="No space"):
+        patch.setattr(store.archive, "append", full)
+        store.retain(FOREVER_NS - 1)
+    assert row_count(con) == rows and con.execute("SELECT count(*) FROM closed_steps").fetchall() == [(0,)]
+    con.close()
+    assert store.retain(FOREVER_NS - 1).rows > 2000
+    store.close()
 
 
 def test_merged_runs_are_closed_as_the_one_that_they_are(tmp_path: Path) -> None:
