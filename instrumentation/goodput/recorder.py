@@ -41,6 +41,7 @@ class LiveRecorder:
         rank, world_size: the rank's place.
         on_end: called once with the summary and the reason, by the recorder's own thread after the last event: so it
             may write to a disk.
+        waits_since: tells since when this rank's GPU waits for others, None while it does not; None where nobody looks.
         first_times, requests: what `first_time` and `checkpoint_requested` ask; None where there is nothing to ask.
     """
 
@@ -68,6 +69,7 @@ class LiveRecorder:
         "source",
         "started_ns",
         "steps",
+        "waits_since",
         "world_size",
     )
 
@@ -95,6 +97,7 @@ class LiveRecorder:
         self.on_end: Callable[[Summary, StopReason], None] | None = None
         self.first_times: FirstTimes | None = None
         self.requests: RequestWatch | None = None
+        self.waits_since: Callable[[], int | None] | None = None
         self.steps = Steps(
             clock=clock,
             memory=memory,
@@ -315,6 +318,7 @@ class LiveRecorder:
         self.on_end = self.requests = None
         if self.first_times is not None:
             self.first_times.abandon()
+        self.waits_since = None
         self.steps.forget()
 
     # -- how it is written ---------------------------------------------------------------------------------------
@@ -343,6 +347,10 @@ class LiveRecorder:
         """What the loop is doing, and since when, as a heartbeat tells it. From any thread."""
         steps = self.steps
         spans = list(self._spans.copy().values())
+        blocked = steps.blocked_ns
+        # Between two steps a collective tells nothing: an undeclared save would have all others wait in one.
+        if blocked is not None and (spans or steps.open or steps.done is None):
+            return "waiting", blocked
         if spans:
             return spans[-1].name, spans[-1].since_ns
         fetching = steps.fetching_ns
@@ -350,6 +358,8 @@ class LiveRecorder:
             # Waiting for input is the beginning of the next step.
             return ("between", steps.ended_ns) if fetching is None else ("step", fetching)
         own = steps.own_done_ns
+        if own is None and self.waits_since is not None:
+            own = self.waits_since()
         return ("step", steps.started_ns) if own is None else ("waiting", own)
 
     def _event(self, kind: Kind, fields: dict[str, Field] | None = None, ts_ns: int | None = None) -> None:

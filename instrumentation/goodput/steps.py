@@ -38,6 +38,9 @@ class Steps:
     Attributes:
         alert: something is to be looked at when the next step begins.
         applied: the open step's update was applied.
+        before_end: called when a step is about to end, for what measures waits elsewhere than on this thread.
+        before_cut: the same for a span that is about to begin or to end.
+        blocked_ns: since when the training thread is inside a collective, None while it is not.
         done: number of the last step that was completed, None before the first.
         open: a step is running.
         started_ns: when the open step began.
@@ -47,6 +50,7 @@ class Steps:
     """
 
     __slots__ = (
+        "_between_ns",
         "_block_shift",
         "_count",
         "_counted",
@@ -67,6 +71,7 @@ class Steps:
         "_offset_ns",
         "_on_error",
         "_on_start",
+        "_others_ns",
         "_outlet",
         "_pending",
         "_seq",
@@ -79,6 +84,9 @@ class Steps:
         "_waited_ns",
         "alert",
         "applied",
+        "before_cut",
+        "before_end",
+        "blocked_ns",
         "done",
         "ended_ns",
         "fetching_ns",
@@ -126,6 +134,10 @@ class Steps:
         self._noted = False
         self._wait_ns = 0
         self._data_ns = 0
+        # How long others were waited for since the last step's end, below 0 while nothing measures it; and the part of
+        # it that lies between two steps.
+        self._others_ns = -1
+        self._between_ns = 0
         self._counted = 0
         self._spent_ns = 0
         self._waited_ns = 0
@@ -135,6 +147,9 @@ class Steps:
         self._lr = _NAN
         self.alert = True
         self.applied = True
+        self.before_end: Callable[[], None] | None = None
+        self.before_cut: Callable[[], None] | None = None
+        self.blocked_ns: int | None = None
         self.done: int | None = None
         self.open = False
         self.started_ns = 0
@@ -169,6 +184,11 @@ class Steps:
                 self._wait_ns = 0
                 wait = min(wait, max(now - self.ended_ns, 0))
             self._data_ns = wait
+            if self._between_ns:
+                # Others were waited for since the last step: so much of the gap is no work of this rank's own, and
+                # belongs to the step, where it counts as waiting.
+                between, self._between_ns = self._between_ns, 0
+                now -= min(between, max(now - wait - self.ended_ns, 0))
             self._cut = self._noted = False
             self.own_done_ns = None
             self.started_ns = now - wait
@@ -188,13 +208,22 @@ class Steps:
         if not self.open:
             return
         try:
+            if self.before_end is not None:
+                self.before_end()
             end = self._monotonic_ns() + self._offset_ns
             self.open = False
             step = self._step
             start = self.started_ns
             own = self.own_done_ns
             data = self._data_ns if self._fed else -1
-            busy = -1 if own is None else own - start
+            others = self._others_ns
+            if others < 0:
+                busy = -1 if own is None else own - start
+            else:
+                busy = (end if own is None else own) - start - others
+                # On a GPU a wait may be seen to be over a little later: what is too much for this step is the next's.
+                self._others_ns = -1 if busy >= 0 else -busy
+                busy = max(busy, 0)
             self.done = step
             self.ended_ns = end
             self._counted += self._count
@@ -228,6 +257,7 @@ class Steps:
     def abandon(self, error: BaseException) -> None:
         """An exception leaves the step: it is not done, and nothing is said of it."""
         self.open = False
+        self._others_ns = -1
         try:
             self._on_error(error)
         except Exception as ours:
@@ -249,10 +279,42 @@ class Steps:
             # The step itself is recorded all the same.
             self._failed("step's figures could not be read", error, 0)
 
+    def now_ns(self) -> int:
+        """The time, as the steps count it."""
+        return self._monotonic_ns() + self._offset_ns
+
     def own_work_done(self) -> None:
         """From here this rank only waits for the others. The last call in a step counts."""
         if self.open:
             self.own_done_ns = self._monotonic_ns() + self._offset_ns
+
+    def own_work_goes_on(self) -> None:
+        """The others have caught up: what this rank waited for since `own_work_done` was not its own work."""
+        own = self.own_done_ns
+        if own is not None and self.open:
+            self.own_done_ns = None
+            self.waited(self._monotonic_ns() + self._offset_ns - own)
+
+    def waited(self, ns: int) -> None:
+        """Others were waited for, on the training thread or on its GPU; 0: that is measured, and it was nothing."""
+        others = self._others_ns
+        self._others_ns = ns + others if others > 0 else ns
+
+    def block(self) -> int:
+        """The training thread goes into a collective; gives the time."""
+        self.blocked_ns = now = self._monotonic_ns() + self._offset_ns
+        return now
+
+    def unblock(self, since_ns: int, counts: bool) -> None:
+        """It has come out of it. `counts`: this was waiting for others, and nothing else tells of it."""
+        self.blocked_ns = None
+        if not counts or (self.own_done_ns is not None and self.open):
+            return
+        wait = self._monotonic_ns() + self._offset_ns - since_ns
+        self.waited(wait)
+        # While input is fetched the time is the input's, and the step begins with that anyhow.
+        if not self.open and self.fetching_ns is None:
+            self._between_ns += wait
 
     def fetch(self) -> int:
         """The loop begins to wait for input; gives the time."""
@@ -273,12 +335,15 @@ class Steps:
 
     def cut(self) -> None:
         """A span begins or ends here: no event may reach across, and input fetched before belongs to no step."""
+        if self.before_cut is not None:
+            self.before_cut()
         if self._pending:
             self.flush()
         if self.open:
             self._cut = True
         else:
-            self._wait_ns = 0
+            self._wait_ns = self._between_ns = 0
+            self._others_ns = -1
 
     def times(self) -> StepTimes:
         """What the steps took so far."""
@@ -315,6 +380,7 @@ class Steps:
         """Leave the memory alone from now on: it is closed, or another process's."""
         self._pending.clear()
         self.open = False
+        self.before_end = self.before_cut = None
         self._shift = 0
         # With no next block the shift stays 0, and nothing is ever joined.
         self._mark_next = _NEVER
@@ -328,9 +394,11 @@ class Steps:
             pass
         else:
             if pending[1] == step - count:
+                gap = max(start - pending[3], 0)
                 seq, _, start, _, data_before, busy_before, count_before, loss_before, lr_before = pending
                 data = data + data_before if data >= 0 and data_before >= 0 else -1
-                busy = busy + busy_before if busy >= 0 and busy_before >= 0 else -1
+                # What the rank did between the two steps now lies inside the event, and was its own work.
+                busy = busy + busy_before + gap if busy >= 0 and busy_before >= 0 else -1
                 count += count_before
                 loss = loss if loss == loss else loss_before
                 lr = lr if lr == lr else lr_before

@@ -19,7 +19,8 @@ For PyTorch 2.4 and newer. What it sees:
 - **Loads** on the way to the first step: `torch.load` and `Accelerator.load_state`. The step that the training goes on
   from is the optimizer's own count (Adam and its kin), else a `step` in what `torch.load` gave.
 - **Evaluation**: from `model.eval()` to `model.train()`.
-- **A rank's own work**, on CPU and without sharded parameters: until its last gradient is ready.
+- **A rank's own work** among several: the step without the time in which it waited for the others, under DDP, FSDP2 and
+  with collectives of one's own, on the CPU and on a GPU.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -35,11 +36,12 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from goodput._adapters import guard, join, live, surround, take_ours_off, traceless
 from goodput._data_wait import data_wait_of, waits
+from goodput._own_work import own_work_of, watch_own_work
 from goodput._step_watch import StepWatch
 from goodput.protocol import Recorder
 from goodput.recorder import LiveRecorder
 
-__all__ = ["watch"]
+__all__ = ["watch", "watch_own_work"]
 
 _watches: list[StepWatch] = []
 _installing = threading.Lock()
@@ -84,31 +86,11 @@ def watch(
 def watch_data(rec: LiveRecorder) -> None:
     """Have the waits of the `DataLoader`s on this thread measured, for another adapter, which tells the steps."""
     data_wait_of(rec).moved_to_this_thread()
+    own_work_of(rec).moved_to_this_thread()
     for known in _active():
         if known.rec is rec:
             known.stand_down()
     _install()
-
-
-def watch_own_work(rec: LiveRecorder, parameters: Iterable[Any]) -> Callable[[], None] | None:
-    """Tell when the last gradient of this rank is ready, where that can be known: with several ranks, and parameters
-    that are whole and on the CPU (on a GPU the hook runs long before the work is done).
-
-    Call it once the training is under way: it holds on to the parameters as they are. Gives what takes it back.
-    """
-    distributed = torch.distributed
-    if not (distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1):
-        return None
-    trained = [parameter for parameter in parameters if parameter.requires_grad]
-    if not trained or not all(_is_whole(parameter) for parameter in trained):
-        return None
-    handle = torch.autograd.graph.register_multi_grad_hook(trained, lambda _gradients: rec.own_work_done())
-    return handle.remove
-
-
-def _is_whole(parameter: Any) -> bool:
-    plain = type(parameter) in (torch.nn.Parameter, torch.Tensor) and type(parameter.data) is torch.Tensor
-    return plain and parameter.device.type == "cpu"
 
 
 def tell_loaded(loaded: object) -> None:
@@ -135,7 +117,12 @@ def _watch(rec: LiveRecorder, model: Any, optimizer: Any, step: int | None, eval
             _watches.remove(known)
             known.close()
     found = StepWatch(rec, optimizers=optimizers, model=model, evaluations=evaluations)
-    found.on_first_step = lambda: _own_work(found)
+    own_work_of(rec)
+    if model is not None and _is_distributed(model):
+        # Already in the first step: a rank that never comes to it is missed by the others there.
+        _own_work(found)
+    else:
+        found.on_first_step = lambda: _own_work(found)
 
     before, after = found.before_update, found.after_update
     for one in optimizers:
@@ -162,6 +149,15 @@ def _inner(optimizer: Any) -> Any:
     while not hasattr(optimizer, "_optimizer_step_post_hooks") and hasattr(optimizer, "optimizer"):
         optimizer = optimizer.optimizer
     return optimizer
+
+
+def _is_distributed(model: Any) -> bool:
+    """What is trained is on its device and sharded as it will be."""
+    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        return True
+    return any(
+        type(parameter).__name__ == "DTensor" or hasattr(parameter, "device_mesh") for parameter in model.parameters()
+    )
 
 
 def _own_work(found: StepWatch) -> None:
