@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from goodput_collector.exposition import OPENMETRICS, TEXT
+
 _ERROR = {"$ref": "#/components/schemas/Error"}
 _JSON_ERROR = {"description": "what is wrong, in one line", "content": {"application/json": {"schema": _ERROR}}}
 _ERRORS = {str(status): _JSON_ERROR for status in (400, 401, 404, 405, 413, 415, 503)}
@@ -29,6 +31,10 @@ _OFFSET = _answer(
     "where the stream stands", {"type": "object", "required": ["offset"], "properties": {"offset": {"type": "integer"}}}
 )
 _LIMIT = _query("limit", "integer")
+_METRICS = {
+    "description": "for Prometheus; OpenMetrics when asked for",
+    "content": {media.partition(";")[0]: {"schema": {"type": "string"}} for media in (TEXT, OPENMETRICS)},
+}
 
 _WISH = {
     "type": "object",
@@ -53,9 +59,7 @@ OPENAPI: dict[str, Any] = {
     "paths": {
         "/healthz": {"get": {"responses": {"200": _answer("it works"), "503": _answer("it does not")}}},
         "/readyz": {"get": {"responses": {"200": _answer("it takes events"), "503": _answer("not now")}}},
-        "/metrics": {
-            "get": {"responses": {"200": _answer("for Prometheus; OpenMetrics when asked for"), "401": _JSON_ERROR}}
-        },
+        "/metrics": {"get": {"responses": {"200": _METRICS, "401": _JSON_ERROR, "405": _JSON_ERROR}}},
         "/v1/streams/{stream}": {
             "get": {"parameters": [_STREAM], "responses": {"200": _OFFSET, **_ERRORS}},
             "post": {
