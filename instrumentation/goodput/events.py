@@ -12,6 +12,9 @@ VERSION = 1
 COUNT_LIMIT = 2**53
 """Step numbers and counts stay below it: no reader of JSON rounds them."""
 
+TEXT_MAX_CHARS = 1000
+"""What is longer, such as the name of a job or a group, is cut."""
+
 
 class Kind(StrEnum):
     """What an event is about."""

@@ -63,6 +63,9 @@ class NoopRecorder:
     def own_work_done(self) -> None:
         pass
 
+    def in_group(self, group: str | int) -> None:
+        pass
+
     def checkpoint(self, step: int, async_: bool = False) -> _NoSpan:
         return _NO_SPAN
 

@@ -57,6 +57,10 @@ class Recorder(Protocol):
     def own_work_done(self) -> None:
         """Inside a step: this rank has done its own work and from here only waits for others."""
 
+    def in_group(self, group: str | int) -> None:
+        """This rank does the same work as all that say the same, and other work than the others, such as a stage of a
+        pipeline: it is compared with these. Say it before the first steps; the same as `goodput.start(group=...)`."""
+
     def checkpoint(self, step: int, async_: bool = False) -> AbstractContextManager[None]:
         """Around a save, as long as it blocks the loop. `async_`: it goes on afterwards; say `durable` then."""
 

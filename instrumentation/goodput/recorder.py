@@ -9,7 +9,7 @@ from operator import index
 from typing import TypeVar
 
 from goodput.clock import Clock
-from goodput.events import COUNT_LIMIT, Field, Kind, StopReason, format_event
+from goodput.events import COUNT_LIMIT, TEXT_MAX_CHARS, Field, Kind, StopReason, format_event
 from goodput.feed import Feed, feed
 from goodput.firsttime import FirstTimes
 from goodput.guard import Guard
@@ -37,6 +37,7 @@ class LiveRecorder:
         ended_ns: when the `stop` was written, None while there is none.
         resumes: how often `resumed` has told where the training goes on.
         resumed_step: what it told last; None for a beginning from nothing, and while it has told nothing.
+        told: the fields of its `start`, which is told again where something is learnt later; empty for none.
         started_ns: since when the rank's time counts: the start of its process, or of this record.
         rank, world_size: the rank's place.
         on_end: called once with the summary and the reason, by the recorder's own thread after the last event: so it
@@ -69,6 +70,7 @@ class LiveRecorder:
         "source",
         "started_ns",
         "steps",
+        "told",
         "waits_since",
         "world_size",
     )
@@ -92,6 +94,7 @@ class LiveRecorder:
         self._spans: dict[int, OpenSpan] = {}
         self._span_times = SpanTimes()
         self._worker: Worker | None = None
+        self.told: dict[str, Field] = {}
         self.started_ns = clock.now_ns()
         self.rank, self.world_size = 0, 1
         self.on_end: Callable[[Summary, StopReason], None] | None = None
@@ -221,6 +224,15 @@ class LiveRecorder:
             self._event(Kind.PROGRESS)
         except Exception as error:
             self._failed("progress could not be recorded", error)
+
+    def in_group(self, group: str | int) -> None:
+        try:
+            name = str(group)[:TEXT_MAX_CHARS]
+            if self.told and self.told.get("group") != name:
+                self.told["group"] = name
+                self._event(Kind.START, self.told)
+        except Exception as error:
+            self._failed("group could not be recorded", error)
 
     def preempted(self) -> None:
         try:

@@ -15,7 +15,7 @@ from goodput.attempt import Agreement
 from goodput.clock import Clock
 from goodput.directory import default_spool_directory, prepare_directory, tmpfs_directory
 from goodput.environment import DEVICES_LIMIT, Environment, read_environment
-from goodput.events import VERSION, Field, Kind, readable_text
+from goodput.events import TEXT_MAX_CHARS, VERSION, Field, Kind, readable_text
 from goodput.facts import process_facts
 from goodput.firsttime import FirstTimes, sweep_steps
 from goodput.guard import Guard, warn_once
@@ -32,7 +32,6 @@ from goodput.worker import Worker
 from goodput.writer import SpoolWriter
 
 _NAME_MAX_CHARS = 200
-_TEXT_MAX_CHARS = 1000
 _NAMELESS = (
     'nothing is recorded, for the run has no name: give run="..." or GOODPUT_RUN=... '
     "(GOODPUT_DISABLED=1 where it is not to be recorded)"
@@ -64,7 +63,8 @@ def start(
         labels: of the run, such as team and project; `GOODPUT_LABELS` adds to them.
         spool: directory for the events (default `GOODPUT_SPOOL`, else `goodput-<uid>` in the temporary directory).
         devices: GPUs that this rank drives (default `GOODPUT_DEVICES`, else 1).
-        group: ranks with the same value do the same work, such as a pipeline stage.
+        group: ranks with the same value do the same work, such as a pipeline stage. Where the process only learns it
+            later, `in_group` of the recorder says it.
         meta: anything else worth keeping with the source.
 
     Never raises. An argument that makes no sense is warned of once and left at its default; when recording cannot
@@ -177,12 +177,12 @@ def _begin(
     recorder.on_end = partial(say_summary, spool=None if lock is None else spool) if environment.summary else None
     fields: dict[str, Field] = {
         "v": VERSION,
-        "job": (job or identity.job)[:_TEXT_MAX_CHARS],
+        "job": (job or identity.job)[:TEXT_MAX_CHARS],
         "restart_count": identity.restart_count,
         "rank": identity.rank,
         "local_rank": identity.local_rank,
         "world_size": identity.world_size,
-        "node": identity.node[:_TEXT_MAX_CHARS],
+        "node": identity.node[:TEXT_MAX_CHARS],
         "pid": os.getpid(),
         "devices": int(devices),
         "device_kind": process.device_kind(environment.variables),
@@ -194,7 +194,9 @@ def _begin(
     fields["meta"] = meta
     if not recorder.event(Kind.START, fields, now):
         # Labels too long to keep: a source without a start would be left out altogether.
-        recorder.event(Kind.START, {**fields, "labels": {}, "meta": {}}, now)
+        fields |= {"labels": {}, "meta": {}}
+        recorder.event(Kind.START, fields, now)
+    recorder.told = fields
     worker = Worker(
         recorder=recorder,
         clock=clock,
@@ -268,7 +270,7 @@ def _useless(argument: str, given: object) -> None:
 
 def _text(argument: str, given: object) -> str | None:
     try:
-        return None if given is None else str(given)[:_TEXT_MAX_CHARS]
+        return None if given is None else str(given)[:TEXT_MAX_CHARS]
     except Exception:
         _useless(argument, given)
         return None

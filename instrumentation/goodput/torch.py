@@ -34,14 +34,15 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from goodput._adapters import guard, join, live, surround, take_ours_off, traceless
+from goodput._adapters import guard, harmless, join, live, surround, take_ours_off, traceless
 from goodput._data_wait import data_wait_of, waits
 from goodput._own_work import own_work_of, watch_own_work
+from goodput._roles import role, role_of_parameters
 from goodput._step_watch import StepWatch
 from goodput.protocol import Recorder
 from goodput.recorder import LiveRecorder
 
-__all__ = ["watch", "watch_own_work"]
+__all__ = ["role", "watch", "watch_own_work"]
 
 _watches: list[StepWatch] = []
 _installing = threading.Lock()
@@ -58,6 +59,7 @@ def watch(
     run: str | None = None,
     step: int | None = None,
     evaluations: bool = True,
+    group: Any = None,
 ) -> Recorder:
     """Record the loop that trains this model with this optimizer. Call it when both are built.
 
@@ -70,6 +72,9 @@ def watch(
         step: the last step that the loaded checkpoint holds, where the optimizer does not know it.
         evaluations: the time from `model.eval()` to `model.train()` is evaluation. False where it is not, as in the
             rollouts of reinforcement learning.
+        group: ranks with the same value do the same work: a word, a number such as that of a pipeline's stage, or the
+            job's `DeviceMesh`, of which a pipeline's dimension counts (`role(mesh, "ep", ...)` gives what others would
+            make of it). Sharded parameters tell their mesh themselves.
 
     Returns the recorder, for `finish()` and whatever else the loop can tell. Never raises.
     """
@@ -77,6 +82,8 @@ def watch(
     try:
         recorder = live(speaks)
         if recorder is not None:
+            if group is not None:
+                _tell_group(recorder, group)
             _watch(recorder, model, optimizer, step, evaluations)
     except Exception as error:
         guard.caught("the training loop could not be watched", error)
@@ -160,8 +167,25 @@ def _is_distributed(model: Any) -> bool:
     )
 
 
+@harmless("the ranks that do the same work could not be told")
+def _tell_group(rec: LiveRecorder, group: Any) -> None:
+    if hasattr(group, "mesh_dim_names"):
+        group = role(group)
+    if group is not None:
+        rec.in_group(group)
+
+
+@harmless("the ranks that do the same work could not be told")
+def _tell_role(rec: LiveRecorder, parameters: Sequence[Any]) -> None:
+    """What the mesh of sharded parameters says, where nobody has said anything."""
+    if "group" not in rec.told:
+        _tell_group(rec, role_of_parameters(parameters))
+
+
 def _own_work(found: StepWatch) -> None:
-    remove = watch_own_work(found.rec, found.parameters() if found.model is None else found.model.parameters())
+    parameters = found.parameters() if found.model is None else list(found.model.parameters())
+    _tell_role(found.rec, parameters)
+    remove = watch_own_work(found.rec, parameters)
     if remove is not None:
         found.closing.append(remove)
 

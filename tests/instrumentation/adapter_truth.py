@@ -43,7 +43,8 @@ class Told:
     def __init__(self, spool: Path, rank: int = 0) -> None:
         events = of_rank(read_events(spool))
         starts = sorted((e["ts_ns"], e["source"]) for e in events if e["kind"] == "start" and e["rank"] == rank)
-        sources = [source for _, source in starts]
+        # A start may be told again.
+        sources = list(dict.fromkeys(source for _, source in starts))
         self.events = [e for source in sources for e in events if e["source"] == source]
 
     def of(self, kind: str) -> list[dict[str, Any]]:

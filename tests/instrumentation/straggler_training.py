@@ -27,6 +27,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
@@ -34,7 +35,7 @@ from torch.utils.data import DataLoader, Dataset
 import goodput.torch
 from goodput.recorder import LiveRecorder
 
-WORK_S = 0.02
+WORK_S, STAGE_S = 0.02, 0.04
 CULPRIT = 2
 
 
@@ -123,10 +124,15 @@ def train(cell: str, delays: Delays) -> None:
         nn.Linear(16, 4),
         nn.Linear(4, 1),
     )
-    if kind.startswith("fsdp"):
+    mesh = None
+    if kind == "staged":
+        stages = init_device_mesh("cpu", (2, delays.ranks // 2), mesh_dim_names=("pp", "dp"))
+        mesh = stages["dp"]
+        model[3].work_s += STAGE_S * stages.get_local_rank("pp")
+    if kind.startswith(("fsdp", "staged")):
         for layer in (model[0], model[2], model[4]):
-            fully_shard(layer)
-        fully_shard(model)
+            fully_shard(layer, mesh=mesh)
+        fully_shard(model, mesh=mesh)
     elif kind.startswith("ddp"):
         model = DistributedDataParallel(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
@@ -144,6 +150,8 @@ def train(cell: str, delays: Delays) -> None:
             model(batch).square().mean().backward()
         if not last:
             continue
+        if kind == "staged":
+            dist.barrier()
         if kind == "plain":
             for parameter in model.parameters():
                 dist.all_reduce(parameter.grad)

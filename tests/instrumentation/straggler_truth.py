@@ -102,8 +102,15 @@ def judge(cell: str, delays: list[dict[str, float]], spool: Path) -> Judged:
     delayed = [step for step, waits in injected.items() if max(waits) > 0]
     # Several that are slow in one step are all right.
     right = [rank for step, rank, _ in steps if step in delayed and injected[step][rank] > 0]
+    peers = {rank: range(ranks) for rank in range(ranks)}
+    if cell.startswith("staged"):
+        half = ranks // 2
+        peers = {rank: range(half) if rank < half else range(half, ranks) for rank in range(ranks)}
     over = {
-        rank: statistics.median(by_step[step][rank] - statistics.median(by_step[step].values()) for step, *_ in steps)
+        rank: statistics.median(
+            by_step[step][rank] - statistics.median_low(by_step[step][peer] for peer in peers[rank])
+            for step, *_ in steps
+        )
         for rank in range(ranks)
     }
     slowest = max(over, key=lambda rank: over[rank])

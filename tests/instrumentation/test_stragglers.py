@@ -36,7 +36,7 @@ def check(one: Judged, *, right_ratio: float, share: float, noise_s: float = 0.0
 
 
 def test_a_delay_is_charged_to_its_rank_wherever_it_lies(spool: Path, tmp_path: Path) -> None:
-    """The short form: eight times a second or two, and great delays, for a machine that others keep busy."""
+    """The short form: ten times a second or two, and great delays, for a machine that others keep busy."""
     cells = [
         "ddp:forward:80:14",
         "ddp:optimizer:80:14",
@@ -46,6 +46,8 @@ def test_a_delay_is_charged_to_its_rank_wherever_it_lies(spool: Path, tmp_path: 
         "fsdp:clip:80:14",
         "plain:between:80:14",
         "plain:nobody:0:14",
+        "staged:nobody:0:14",
+        "staged:clip:80:14",
     ]
     delays = run_cells(cells, tmp_path, spool)
     for cell in cells:
@@ -66,6 +68,7 @@ def test_the_whole_matrix_of_delays(kind: str, spool: Path, tmp_path: Path) -> N
     cells += [f"{kind}:{place}:{ms}:51" for ms in (50, 20) for place in (*PLACES, "rotating")]
     cells += [f"{kind}:{place}:50:51" for place in ("two", "three")]
     cells += [f"{kind}-accumulating:{place}:50:51" for place in ("data", "backward", "clip", "optimizer")]
+    cells += [f"staged:{place}:50:51" for place in ("nobody", "data", "clip") if kind == "fsdp"]
     more = {"ddp": ("ddp-unfed", ("forward", "optimizer", "between")), "fsdp": ("plain", PLACES)}
     cells += [f"{more[kind][0]}:{place}:50:51" for place in more[kind][1]]
     delays = run_cells(cells, tmp_path, spool)

@@ -5,10 +5,12 @@
 --          token               what the ranks of one attempt agreed upon, or NULL
 --          process_ns          when the process (or its restart inside) began, on its own clock
 --          told_ns             when it first said so
+--          grp                 its group: what its last start that names one says (a start is told again once the
+--                              process has learnt its place)
 -- Algorithm: the tokens of a source in its own order; every change but the first begins a part.
 CREATE OR REPLACE TEMP TABLE gp_parts AS
 WITH first_start AS (
-    SELECT * FROM ev_start WHERE run_id = $run_id
+    SELECT *, arg_max(grp, seq) OVER (PARTITION BY source_id) AS told_grp FROM ev_start WHERE run_id = $run_id
     QUALIFY row_number() OVER (PARTITION BY source_id ORDER BY seq) = 1
 ),
 told AS (
@@ -47,7 +49,7 @@ SELECT
     b.attempt_token AS token,
     coalesce(j.rank, f.rank, 0) AS rank,
     coalesce(j.world_size, f.world_size, 1) AS world_size,
-    f.node, coalesce(f.devices, 1) AS devices, f.grp, f.job,
+    f.node, coalesce(f.devices, 1) AS devices, f.told_grp AS grp, f.job,
     CASE WHEN b.part = 0 THEN least(coalesce(f.process_start_ns, f.ts_ns), f.ts_ns) ELSE b.ts_ns END AS process_ns,
     CASE WHEN b.part = 0 THEN f.ts_ns ELSE b.ts_ns END AS told_ns
 FROM bounded b
