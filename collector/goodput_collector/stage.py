@@ -64,9 +64,11 @@ class Stage:
         con.unregister("goodput_begins")
         con.register("marks", held)
         con.execute(sql_text("carried"))
-        if self._lacking:
-            con.execute(sql_text("fill"))
         con.unregister("marks")
+        if self._lacking:
+            con.register("goodput_holding", _holding(held, con.execute("SELECT pos FROM plain").fetchnumpy()["pos"]))
+            con.execute(sql_text("fill"))
+            con.unregister("goodput_holding")
         # The last place of each slice: the one before the next slice's begin.
         ends = [*(start - 1 for start in begins[1:]), len(batch.data)]
         last = _indices(np.searchsorted(held["pos"].to_numpy(), ends, side="right") - 1)
@@ -185,6 +187,15 @@ def _held(said: pa.Table) -> pa.Table:
         with_nothing = pa.chunked_array([*column.chunks, pa.nulls(1, column.type)], column.type)
         columns[name] = with_nothing.take(_indices(np.where(last >= began, last, said.num_rows)))
     return pa.table(columns)
+
+
+def _holding(held: pa.Table, positions: npt.NDArray[np.int64]) -> pa.Table:
+    """What holds (run, source) at each position: the last of `held` before it."""
+    last = np.searchsorted(held["pos"].to_numpy(), positions, side="right") - 1
+    places = pa.Int32Array.from_buffers(pa.int32(), len(last), [None, pa.py_buffer(last.astype(np.int32))])
+    return pa.table(
+        {name: pa.DictionaryArray.from_arrays(places, held[name].combine_chunks()) for name in ("run", "source")}
+    )
 
 
 def _indices(places: npt.NDArray[np.int64]) -> pa.Int64Array:
