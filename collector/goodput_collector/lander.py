@@ -25,7 +25,7 @@ from goodput_collector.streams import Rejected, Slice
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _REPLAY_BYTES = 32 * 2**20
 
-Land = Callable[[Sequence[Record], Position], None]
+Land = Callable[[Sequence[Record], Callable[[], Position]], None]
 """Lands records in one transaction, with the position of the archive after them."""
 
 
@@ -102,17 +102,17 @@ class Lander:
         """Where each stream stands."""
         return [state.offset_bytes for state in self._intake.streams(names)]
 
-    def land(self, records: Sequence[Record], end: Position) -> None:
-        """Lands records, at most one of each stream, all or none of them. Raises duckdb.Error.
+    def land(self, records: Sequence[Record], end: Callable[[], Position]) -> None:
+        """Lands records, at most one of each stream, all or none of them. Raises duckdb.Error, and what `end` raises.
 
-        What is no event, but was done to the database, is done again.
+        `end` gives the position of the archive after them, once they are in it; it is asked for last. What is no event,
+        but was done to the database, is done again.
         """
         told: dict[int, int] = {}
         events = [record for record in records if record.name != CONTROL]
         controls = [record for record in records if record.name == CONTROL]
 
         def also(con: duckdb.DuckDBPyConnection, stage: Stage | None) -> None:
-            con.execute("UPDATE archive_position SET file = ?, byte = ?", [end.file, end.byte])
             for control in controls:
                 carry_out(con, control)
             if stage is not None and stage.kinds:
@@ -120,6 +120,8 @@ class Lander:
                     f"SELECT run_id, ts_ns FROM staged_{kind.name} WHERE run_id IS NOT NULL" for kind in stage.kinds
                 )
                 told.update(con.execute(f"SELECT run_id, max(ts_ns) FROM ({union}) GROUP BY run_id").fetchall())
+            place = end()
+            con.execute("UPDATE archive_position SET file = ?, byte = ?", [place.file, place.byte])
 
         outcomes = self._intake.take([part_of(record) for record in events], also)
         counts = self.counts
@@ -176,7 +178,7 @@ class Replay:
         """The next group, which ends at a position of the archive."""
         if any(record.name == CONTROL for record in records):
             self.flush()
-            self._land(records, end)
+            self._land(records, lambda: end)
             return
         if any(self._stands_apart(record) for record in records):
             self.flush()
@@ -199,7 +201,8 @@ class Replay:
         """Lands what is held."""
         if self._end is None:
             return
-        self._land([_joined(records) for records in self._held.values()], self._end)
+        end = self._end
+        self._land([_joined(records) for records in self._held.values()], lambda: end)
         self._held, self._held_bytes, self._end = {}, 0, None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import duckdb
 
 from goodput_analytics.notes import IncidentPlace
 from goodput_collector import control, early, requests
-from goodput_collector.archive import Archive, Record
+from goodput_collector.archive import Archive, Position, Record
 from goodput_collector.chunks import Answer, Chunk
 from goodput_collector.compacting import Compacted, close_all, copied, put_in_place, wait_until_closed
 from goodput_collector.corrections import Correction, Wish, as_json, find, plan
@@ -26,6 +27,9 @@ from goodput_collector.keeping import Closed, Retention, due, row_count
 from goodput_collector.lander import Lander, Replay
 from goodput_collector.lines import HEAD_BYTES, MAX_LINE_BYTES
 from goodput_collector.redaction import NOTHING, USUAL, Redaction
+
+_MUCH_BYTES = 2**20
+"""Of so much the archiving is worth a thread of its own."""
 
 
 def admit(known_bytes: int, chunk: Chunk, redaction: Redaction = NOTHING) -> Record | None:
@@ -225,17 +229,42 @@ class Store:
                 raise StorageError(f"The database could not be compacted ({_first_line(error)}).") from error
 
     def _keep(self, records: Sequence[Record]) -> None:
-        """Has a group in the archive and in the database. Raises StorageError."""
-        try:
-            end = self.archive.append(records)
-        except OSError as error:
-            raise StorageError(f"The archive could not be written ({error.strerror or error}).") from error
+        """Has a group in the archive and in the database. Raises StorageError.
+
+        While much is being written to the archive its events are made ready for the database, which takes none of them
+        before the archive has them all.
+        """
         self.healthy = False
+        archived = self._begin_to_archive(records)
         try:
-            self.lander.land(records, end)
-        except duckdb.Error as error:
+            self.lander.land(records, archived.result)
+        except (OSError, duckdb.Error) as error:
+            refused = archived.exception()
+            if isinstance(refused, OSError):
+                # Neither has them.
+                self.healthy = True
+                raise StorageError(f"The archive could not be written ({refused.strerror or refused}).") from refused
             raise StorageError(f"The database could not be written ({_first_line(error)}).") from error
+        finally:
+            wait([archived])
         self.healthy = True
+
+    def _begin_to_archive(self, records: Sequence[Record]) -> Future[Position]:
+        """Where the archive ends when it has the records; it fails with OSError."""
+        done: Future[Position] = Future()
+
+        def work() -> None:
+            try:
+                done.set_result(self.archive.append(records))
+            except BaseException as error:
+                done.set_exception(error)
+
+        if sum([len(record.data) for record in records]) < _MUCH_BYTES:
+            work()
+        else:
+            # Its own thread, which no end of the process waits for: a disk may be frozen.
+            threading.Thread(target=work, name="goodput-archive", daemon=True).start()
+        return done
 
     def _close_old(self, one: Retention) -> bool:
         """Has what can be closed of a run closed, for good; False: nothing can. Raises StorageError."""
