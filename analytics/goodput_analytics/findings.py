@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from goodput_analytics.model import Category, Checkpoints, Finding, Incident, Quality, Straggler
 from goodput_analytics.settings import NS_PER_S
+from goodput_analytics.suspects import Missing
 
 if TYPE_CHECKING:  # it needs numpy, which a report without findings of this kind does not
     from goodput_analytics.step_changes import StepChange
@@ -32,6 +33,7 @@ class Evidence:
     slowdown: Mapping[str, Any] | None
     long_spans: Sequence[Mapping[str, Any]]
     stillness: Mapping[str, Any] | None = None
+    waited_for: Mapping[str, Any] | None = None
     resume_losses: Sequence[Mapping[str, Any]] = ()
     step_change: StepChange | None = None
     slow_node: Mapping[str, Any] | None = None
@@ -85,13 +87,16 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
         *_straggler(evidence),
         *_shares(evidence),
         *_common_slowdown(evidence),
+        *_waited_for(evidence),
         *_slower_steps(evidence),
         *_slow_node(evidence),
         *_resume_discontinuity(evidence),
         *_data(evidence),
     ]
     floor = NOTEWORTHY_RATIO * evidence.allocated_gpu_s
-    kept = [f for f in found if f.gpu_s is None or f.gpu_s >= floor]
+    # What stands still now is worth a sentence, however short it is yet.
+    now = {"waited_for"} if evidence.stillness is None else {"waited_for", "hang"}
+    kept = [f for f in found if f.gpu_s is None or f.gpu_s >= floor or f.code in now]
     return tuple(sorted(kept, key=lambda f: -(f.gpu_s if f.gpu_s is not None else -1.0)))
 
 
@@ -131,7 +136,10 @@ def _hang(e: Evidence) -> Iterator[Finding]:
         what = "in a step" if now["activity"] == "step" else f"in {now['activity']!r}"
         since = datetime.fromtimestamp(now["mark_ns"] / NS_PER_S, UTC).strftime("%Y-%m-%d %H:%M:%S")
         evidence = f"The run hangs now, {what}: its last progress was at {since} UTC, {span(now['still_s'])} ago."
-        then = "See which rank fell silent or is elsewhere, dump its stacks, and restart from the last checkpoint."
+        who = now["missing"]
+        evidence += f" {_absent(who)}" if who.ranks else " Nothing tells which rank it began with."
+        first = f"rank {who.ranks[0]}" if who.ranks else "each rank"
+        then = f"Dump the stacks of {first} (py-spy dump --pid), and restart from the last checkpoint."
     elif hung:
         worst = max(hung, key=lambda i: i.hang_gpu_s)
         who = ", ".join(str(r) for r in worst.suspect_ranks[:8])
@@ -142,6 +150,35 @@ def _hang(e: Evidence) -> Iterator[Finding]:
         evidence = "No attempt ended in it: progress came back by itself."
         then = "Look at storage, network and data loading at those times."
     yield Finding(code="hang", gpu_s=lost, says=says, evidence=evidence, next=then)
+
+
+def _waited_for(e: Evidence) -> Iterator[Finding]:
+    found = e.waited_for
+    if found is None:
+        return
+    who = found["missing"]
+    yield Finding(
+        code="waited_for",
+        gpu_s=found["gpu_s"],
+        says=f"No step yet: the other ranks have waited for {_names(who)} for {span(found['waited_s'])}.",
+        evidence=_absent(who),
+        next=f"See what rank {who.ranks[0]} is doing (py-spy dump --pid), and look at its node.",
+    )
+
+
+def _names(who: Missing) -> str:
+    ranks = ", ".join(map(str, who.ranks[:8])) + (", …" if len(who.ranks) > 8 else "")
+    return f"rank {ranks}" if len(who.ranks) == 1 else f"ranks {ranks}"
+
+
+def _absent(who: Missing) -> str:
+    """Who is missing, and what it does instead."""
+    one = len(who.ranks) == 1
+    name = _names(who).capitalize()
+    if not who.phases:
+        return f"{name} {'has' if one else 'have'} fallen silent; the others have not."
+    where = " or ".join(repr(phase) for phase in who.phases)
+    return f"{name} {'is' if one else 'are'} missing where the others are: still in {where}."
 
 
 def _startup(e: Evidence) -> Iterator[Finding]:

@@ -24,7 +24,7 @@ from goodput_analytics.model import (
 )
 from goodput_analytics.relations import rows, run_sql
 from goodput_analytics.settings import NS_PER_S, Settings
-from goodput_analytics.suspects import Sign, suspect_ranks
+from goodput_analytics.suspects import Sign, missing_ranks, suspect_ranks
 
 if TYPE_CHECKING:
     from goodput_analytics.step_changes import StepChange
@@ -95,7 +95,8 @@ def _report(
     allocated_ns = sum(gpu_ns.values())
     gpu_s = {category: _s(ns) for category, ns in gpu_ns.items()}
     phases_gpu_s = _phases(phases_ns)
-    incidents = _incidents(con)
+    signs = _signs(con)
+    incidents = _incidents(con, signs)
     checkpoints = _checkpoints(con)
     stragglers = _stragglers(con)
     quality = _quality(con, ledger, gpu_ns)
@@ -109,7 +110,8 @@ def _report(
         quality=quality,
         launches=ledger.launches,
         slowdown=next(iter(rows(con, "SELECT * FROM gp_slowdowns")), None),
-        stillness=_stillness(con),
+        stillness=_stillness(con, signs),
+        waited_for=_waited_for(con, ledger, settings, signs),
         long_spans=rows(con, "SELECT * FROM gp_long_spans ORDER BY longest_ns DESC"),
         resume_losses=rows(con, "SELECT * FROM gp_resume_losses"),
         step_change=_step_change(con, NOTEWORTHY_RATIO * _s(allocated_ns)),
@@ -233,10 +235,14 @@ def _attempts(con: duckdb.DuckDBPyConnection, ledger: Ledger) -> tuple[Attempt, 
     )
 
 
-def _incidents(con: duckdb.DuckDBPyConnection) -> tuple[Incident, ...]:
+def _signs(con: duckdb.DuckDBPyConnection) -> dict[int, list[Sign]]:
     signs: dict[int, list[Sign]] = {}
     for row in rows(con, "SELECT * FROM gp_signs"):
         signs.setdefault(row["attempt"], []).append(Sign(**row))
+    return signs
+
+
+def _incidents(con: duckdb.DuckDBPyConnection, signs: dict[int, list[Sign]]) -> tuple[Incident, ...]:
     return tuple(
         Incident(
             attempt=row["attempt"],
@@ -307,17 +313,39 @@ def _at_risk(con: duckdb.DuckDBPyConnection, ledger: Ledger) -> float | None:
     return _s(con.execute("SELECT gpu_ns FROM gp_at_risk").fetchall()[0][0]) if live else 0.0
 
 
-def _stillness(con: duckdb.DuckDBPyConnection) -> dict[str, Any] | None:
-    """What a run that hangs now is doing, and since when; None for one that does not."""
+def _stillness(con: duckdb.DuckDBPyConnection, signs: dict[int, list[Sign]]) -> dict[str, Any] | None:
+    """What a run that hangs now is doing, since when, and who is missing; None for one that does not."""
     found = rows(
         con,
-        "SELECT t.activity, t.mark_ns, t.still_ns FROM gp_tails t JOIN gp_attempts a USING (attempt) "
+        "SELECT attempt, t.activity, t.mark_ns, t.still_ns FROM gp_tails t JOIN gp_attempts a USING (attempt) "
         "WHERE a.outcome = 'live' AND t.hung AND NOT t.paused ORDER BY attempt DESC LIMIT 1",
     )
     if not found:
         return None
     row = found[0]
-    return {"activity": row["activity"], "mark_ns": row["mark_ns"], "still_s": _s(row["still_ns"])}
+    return {
+        "activity": row["activity"],
+        "mark_ns": row["mark_ns"],
+        "still_s": _s(row["still_ns"]),
+        "missing": missing_ranks(signs.get(row["attempt"], [])),
+    }
+
+
+def _waited_for(
+    con: duckdb.DuckDBPyConnection, ledger: Ledger, settings: Settings, signs: dict[int, list[Sign]]
+) -> dict[str, Any] | None:
+    """Who has not come to where most others wait, in a live attempt that has made no step; None where nobody waits, or
+    not for long."""
+    query = (
+        "SELECT a.attempt, a.gpus FROM gp_attempts a ANTI JOIN gp_tails t ON t.attempt = a.attempt "
+        "WHERE a.outcome = 'live' ORDER BY a.attempt DESC LIMIT 1"
+    )
+    for attempt, gpus in con.execute(query).fetchall():
+        missing = missing_ranks(signs.get(attempt, []))
+        waited_ns = ledger.as_of_ns - missing.since_ns
+        if missing.ranks and missing.since_ns and waited_ns > settings.hang_floor_ns:
+            return {"missing": missing, "waited_s": _s(waited_ns), "gpu_s": _s(waited_ns * gpus)}
+    return None
 
 
 def _step_change(con: duckdb.DuckDBPyConnection, floor_gpu_s: float) -> StepChange | None:

@@ -105,7 +105,9 @@ class OwnWork:
         def over() -> None:
             try:
                 stream = self.stream
-                if stream is None:
+                if stream is None and begun:
+                    steps.unblock(begun.pop(), counts=not self._rec.in_span)
+                elif stream is None:
                     steps.own_work_goes_on()
                 elif begun:
                     stream.end(begun.pop())
@@ -115,7 +117,11 @@ class OwnWork:
         def last_gradient(_gradients: Any) -> None:
             try:
                 stream = self.stream
-                if stream is None:
+                if stream is None and not steps.open:
+                    # Before the first step, or in none.
+                    begun[:] = [steps.block()]
+                elif stream is None:
+                    begun.clear()
                     steps.own_work_done()
                 elif not self._rec.in_span:
                     begun[:] = [stream.begin()]

@@ -33,6 +33,7 @@ class LiveRecorder:
         run, source: names in the event contract.
         guard: what went wrong so far.
         steps: the rank's steps.
+        left: the phase in which an announced exception left the loop, None while there is none.
         outcome: the `stop` that an exception or `preempted` has announced, None while nothing has.
         ended_ns: when the `stop` was written, None while there is none.
         resumes: how often `resumed` has told where the training goes on.
@@ -60,6 +61,7 @@ class LiveRecorder:
         "ended_ns",
         "first_times",
         "guard",
+        "left",
         "on_end",
         "outcome",
         "rank",
@@ -79,6 +81,7 @@ class LiveRecorder:
         self.run = run
         self.source = source
         self.guard = guard
+        self.left: tuple[str, int] | None = None
         self.outcome: Outcome | None = None
         self.ended_ns: int | None = None
         self.resumes = 0
@@ -283,6 +286,8 @@ class LiveRecorder:
         try:
             outcome = outcome_of(error, self._clock.now_ns())
             if outcome is not None:
+                # Told as it was where the exception came from: on its way out nothing is open any more.
+                self.left = self.left or self.phase()
                 self._announce(outcome)
         except Exception as ours:
             self.guard.caught("exception could not be recorded", ours)
@@ -404,6 +409,7 @@ class LiveRecorder:
     def _goes_on(self) -> None:
         """A step or a span begins: an exception that had been announced was caught outside."""
         self._handled = id(sys.exc_info()[1])
+        self.left = None
         self.steps.alert = False
         outcome = self.outcome
         if outcome is not None and outcome.reason is not StopReason.PREEMPTED and self.ended_ns is None:

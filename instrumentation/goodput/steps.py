@@ -256,12 +256,12 @@ class Steps:
 
     def abandon(self, error: BaseException) -> None:
         """An exception leaves the step: it is not done, and nothing is said of it."""
-        self.open = False
-        self._others_ns = -1
         try:
             self._on_error(error)
         except Exception as ours:
             self._failed("exception could not be recorded", ours, 0)
+        self.open = False
+        self._others_ns = -1
 
     def note(self, *, loss: float | None = None, lr: float | None = None, applied: bool | None = None) -> None:
         """Tell more about the open step: its loss and learning rate, and whether its update was applied."""

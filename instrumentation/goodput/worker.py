@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from goodput.attempt import Agreement
 from goodput.clock import Clock
-from goodput.events import Field, Kind, format_event
+from goodput.events import Field, Kind, StopReason, format_event
 from goodput.facts import current_facts
 from goodput.guard import Guard, warn_once
 from goodput.liveness import LivenessLock
@@ -139,7 +139,7 @@ class Worker:
         self._writer.drain(now)
         if self._heartbeat_ns and now - self._beaten_ns >= self._heartbeat_ns:
             self._beaten_ns = now
-            self._beat(now)
+            self._beat(now, self._recorder.phase())
 
     def close(self) -> None:
         """Write the end. The memory and the lock stay where not all of it could be written: the next reader of the
@@ -155,6 +155,11 @@ class Worker:
                 time.sleep(PRESSED_TICK_S)
             now = self._clock.now_ns()
             self._note_done(final=True)
+            left = self._recorder.left
+            raised = outcome is not None and outcome.reason is StopReason.EXCEPTION
+            if raised and left is not None and self._heartbeat_ns:
+                # Whether it waited for others when it raised: a heartbeat from before would not know.
+                self._beat(now, left)
             complete = self._writer.drain(now, final=True)
             self._tell_drops()
             if outcome is not None:
@@ -233,9 +238,9 @@ class Worker:
             self.tick()
         self.close()
 
-    def _beat(self, now_ns: int) -> None:
+    def _beat(self, now_ns: int, phased: tuple[str, int]) -> None:
         recorder = self._recorder
-        phase, since_ns = recorder.phase()
+        phase, since_ns = phased
         fields: dict[str, Field] = {"of": recorder.source}
         if recorder.steps.done is not None:
             fields["step"] = recorder.steps.done

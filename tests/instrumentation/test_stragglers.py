@@ -36,18 +36,16 @@ def check(one: Judged, *, right_ratio: float, share: float, noise_s: float = 0.0
 
 
 def test_a_delay_is_charged_to_its_rank_wherever_it_lies(spool: Path, tmp_path: Path) -> None:
-    """The short form: ten times a second or two, and great delays, for a machine that others keep busy."""
+    """The short form: eight times a second or two, and great delays, for a machine that others keep busy."""
     cells = [
-        "ddp:forward:80:14",
-        "ddp:optimizer:80:14",
-        "ddp-accumulating:backward:60:14",
-        "ddp:collection:80:14",
-        "fsdp:backward:80:14",
-        "fsdp:clip:80:14",
-        "plain:between:80:14",
-        "plain:nobody:0:14",
-        "staged:nobody:0:14",
-        "staged:clip:80:14",
+        "ddp:optimizer:80:12",
+        "ddp-accumulating:backward:60:12",
+        "ddp:collection:80:12",
+        "fsdp:backward:80:12",
+        "plain:between:80:12",
+        "plain:nobody:0:12",
+        "staged:nobody:0:12",
+        "staged:clip:80:12",
     ]
     delays = run_cells(cells, tmp_path, spool)
     for cell in cells:
