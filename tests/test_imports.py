@@ -29,6 +29,8 @@ SERVES: dict[str, set[str]] = {
     # The user's own, which it stands in for.
     "inject/sitecustomize.py": {"sitecustomize"},
     "torch.py": {"torch"},
+    "_own_work.py": {"torch"},
+    "_roles.py": {"torch"},
     "dcp.py": {"torch"},
     "lightning.py": {"lightning", "pytorch_lightning"},
     "huggingface.py": {"transformers"},

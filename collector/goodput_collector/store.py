@@ -1,8 +1,8 @@
 """What the collector keeps: the archive, the database, and for every stream how far it was taken.
 
-A group of chunks is first appended to the archive, then landed in the database in one transaction with the streams'
-offsets and the archive's position. Killed in between, the database is behind the archive, never the other way round,
-and catches up when it is opened.
+A group of chunks is appended to the archive, and landed in the database: in one transaction with the streams' offsets
+and the archive's position, committed only when the archive has all of it. Killed in between, the database is behind the
+archive, never the other way round, and catches up when it is opened.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 import json
 import random
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from landing_cases import line, step
 
 import goodput_analytics
+from goodput_collector.archive import Position, Record
 from goodput_collector.chunks import Answer, Chunk
 from goodput_collector.database import open_database
 from goodput_collector.errors import ArchiveError, DatabaseError, StorageError
@@ -192,3 +195,57 @@ def test_a_rebuild_overwrites_nothing_and_wants_an_archive(tmp_path: Path) -> No
     with pytest.raises(ArchiveError, match="holds no archive"):
         rebuild(tmp_path, tmp_path / "new.duckdb")
     assert not (tmp_path / "new.duckdb").exists()
+
+
+def test_the_database_takes_nothing_before_the_archive_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path / "c.duckdb", tmp_path / "c.archive")
+    data = made_streams.steps("s", 12_000)
+    assert len(data) > 2**20
+    append, let = store.archive.append, threading.Event()
+    wrong: list[str] = []
+    refuses = True
+
+    def slow(records: Sequence[Record]) -> Position:
+        # Long enough for all rows to be ready.
+        let.wait(5)
+        cursor = store.cursor()
+        if cursor.execute("SELECT count(*) FROM ev_step").fetchall() != [(0,)]:
+            wrong.append("rows before the archive has them")
+        cursor.close()
+        if refuses:
+            raise OSError(28, "No space left on device")
+        return append(records)
+
+    monkeypatch.setattr(store.archive, "append", slow)
+    timer = threading.Timer(1.5, let.set)
+    timer.start()
+    with pytest.raises(StorageError, match=r"archive could not be written \(No space"):
+        store.take([Chunk(stream="s", offset_bytes=0, data=data)])
+    assert store.healthy and store.read_offset("s") == 0 and store.offsets(["s"]) == [0]
+    refuses = False
+    assert store.take([Chunk(stream="s", offset_bytes=0, data=data)]) == [Answer(len(data), True)]
+    assert not wrong and store.lander.position() == store.archive.end
+    cursor = store.cursor()
+    assert cursor.execute("SELECT count(*) FROM ev_step").fetchall() == [(12_000,)]
+    cursor.close()
+    store.close()
+
+
+def test_where_the_database_refuses_what_the_archive_has_lands_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path / "c.duckdb", tmp_path / "c.archive")
+    data = made_streams.steps("s", 12_000)
+    with monkeypatch.context() as patch:
+
+        def refuse(*_: object) -> None:
+            raise duckdb.IOException("No space left on device")
+
+        patch.setattr(store.lander, "land", refuse)
+        with pytest.raises(StorageError, match="database could not be written"):
+            store.take([Chunk(stream="s", offset_bytes=0, data=data)])
+    assert not store.healthy
+    # The sender comes again, and hears that it is there.
+    assert store.take([Chunk(stream="s", offset_bytes=0, data=data)]) == [Answer(len(data), False)]
+    assert store.lander.position() == store.archive.end
+    store.close()

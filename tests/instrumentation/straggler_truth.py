@@ -57,6 +57,8 @@ class Judged:
 def run_cells(cells: list[str], folder: Path, spool: Path, ranks: int = 4) -> dict[str, list[dict[str, float]]]:
     """Train them all; by cell, what each rank was delayed in each step."""
     launch("straggler_training.py", [str(folder), *cells], spool, ranks, timeout_s=60 + 8.0 * len(cells))
+    # Each run balances, or the report fails; one of them through the commands that a user has.
+    ledger(spool, cells[0])
     told = [json.loads((folder / f"delays-{rank}.json").read_text()) for rank in range(ranks)]
     return {cell: [one[cell] for one in told] for cell in cells}
 
@@ -86,10 +88,9 @@ def launch(script: str, arguments: list[str], spool: Path, ranks: int, timeout_s
 
 def judge(cell: str, delays: list[dict[str, float]], spool: Path) -> Judged:
     """Ask the ledger about a cell that has run."""
-    told = ledger(spool, cell)
     ranks = len(delays)
     with closing(duckdb.connect(str(spool.parent / "run.duckdb"), read_only=True)) as con:
-        report(con, cell)
+        told = report(con, cell)
         steps = con.execute(
             "SELECT step, latest_rank, straggler_ns FROM gp_window_parts WHERE idx > 0 ORDER BY step"
         ).fetchall()
@@ -121,8 +122,8 @@ def judge(cell: str, delays: list[dict[str, float]], spool: Path) -> Judged:
         right_ratio=len(right) / len(delayed) if delayed else None,
         slowest=slowest,
         excess_s=over[slowest] / S,
-        named=tuple(slow["rank"] for slow in told["stragglers"]),
+        named=tuple(slow.rank for slow in told.stragglers),
         charged_ratio=charged_ns / S / lost_s if lost_s else None,
         waited_s=charged_ns / S / len(steps),
-        findings=tuple(finding["code"] for finding in told["findings"]),
+        findings=tuple(finding.code for finding in told.findings),
     )
