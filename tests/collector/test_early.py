@@ -243,3 +243,26 @@ def test_less_is_read_and_no_more_than_what_is_new(tmp_path: Path) -> None:
         read[length] = con.execute("SELECT count(*) FROM gp_open_steps").fetchall()[0][0]
         assert con.execute("SELECT count(*) FROM gp_window_parts").fetchall()[0][0] == length + 10
     assert read == {2200: 8 * 211, 9200: 8 * 211}
+
+
+def test_a_rollback_inside_and_a_new_token_count_as_ever(tmp_path: Path) -> None:
+    """The processes go on: back to the save, then as another attempt without a new process."""
+    made = long_run()
+    kept, plain = empty(), empty()
+    for con in (kept, plain):
+        load(con, tmp_path, made.events)
+    refresh(kept, "long")
+    for part in ("rollback", "token"):
+        later = made_runs.Made("x")
+        later.__dict__.update({**made.__dict__, "events": []})
+        for rank in range(4):
+            if part == "token":
+                later._tell(rank, "joined", later.now_ns, attempt_token="inside", rank=rank, world_size=4)
+            later._tell(rank, "resume", later.now_ns + S, step=2300)
+        later.now_ns += 2 * S
+        later.steps(2301, 3420, step_s=1)
+        for con in (kept, plain):
+            load(con, tmp_path, later.events)
+        assert refresh(kept, "long") == told(plain, "long", Early.NONE)
+        assert told(kept, "long") == told(plain, "long", Early.NONE)
+        made = later
