@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ROOMS := instrumentation/goodput collector/goodput_collector analytics/goodput_analytics dashboard/goodput_dashboard
-BENCHES := $(wildcard $(addprefix benchmarks/,recorder.py overhead.py ingest.py ledger.py collector.py scrape.py simulate.py))
+BENCHES := $(wildcard $(addprefix benchmarks/,recorder.py overhead.py ingest.py ledger.py refresh.py collector.py scrape.py simulate.py))
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # numpy and pandas would otherwise start a thread per core in every worker.
 export OMP_NUM_THREADS ?= 1

@@ -34,6 +34,8 @@ LEAST_WINDOWS = 32
 ONE_DEVICE_RATIO = 0.8
 """From this share of a node's slowest steps on its busiest device is told of alone."""
 
+LOSS_STEPS = 1_000
+"""So many steps before and after a resume losses are looked at."""
 RELATIONS = (
     "totals",
     "attempt_list",
@@ -88,6 +90,7 @@ def _report(
         "run_id": ledger.run_id,
         "durable_step": ledger.durable_step,
         "loss_tolerance_ratio": settings.loss_tolerance_ratio,
+        **_steps_around_resumes(con),
     }
     for name in RELATIONS:
         run_sql(con, name, values)
@@ -137,6 +140,19 @@ def _report(
         quality=quality,
     )
     return told, ledger
+
+
+def _steps_around_resumes(con: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    """Between which steps losses can tell how the run went on after its resumes; none where it never resumed."""
+    low, high = 1, 0
+    top: int | None = None
+    told = con.execute("SELECT first_step, last_step FROM gp_lives WHERE first_step IS NOT NULL ORDER BY attempt, life")
+    for first, last in told.fetchall():
+        if top is not None:
+            low = first - LOSS_STEPS if high < low else min(low, first - LOSS_STEPS)
+            high = max(high, top, first + LOSS_STEPS)
+        top = last if top is None else max(top, last)
+    return {"low_step": low, "high_step": high}
 
 
 def runs(

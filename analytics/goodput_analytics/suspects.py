@@ -35,8 +35,7 @@ def suspect_ranks(cause: str, signs: Sequence[Sign]) -> tuple[int, ...]:
 
     In a hang: those that fell silent before the others by more than two heartbeats; where all spoke, those that are not
     in the phase that the majority had reached. Otherwise: a rank that was killed, or else the one that raised first
-    (the lowest among equals). But if that one waited for others when it raised, as before a first step that one of them
-    never came to, it is a victim, and those are told that a hang would tell.
+    (the lowest among equals).
 
     Args:
         cause: why the attempt ended.
@@ -46,7 +45,7 @@ def suspect_ranks(cause: str, signs: Sequence[Sign]) -> tuple[int, ...]:
         return _silent(signs) or _elsewhere(signs)
     if cause == "preempted":
         return ()
-    return _killed(signs) or _waited_for(signs) or _raised_first(signs)
+    return _killed(signs) or _raised_first(signs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,19 +75,12 @@ def missing_ranks(signs: Sequence[Sign]) -> Missing:
     )
 
 
-def _waited_for(signs: Sequence[Sign]) -> tuple[int, ...]:
-    first = min(((s.stop_ns, s.rank, s.phase) for s in signs if s.stop_ns is not None), default=None)
-    return (_silent(signs) or _elsewhere(signs)) if first is not None and first[2] == WAITING else ()
-
-
 def _silent(signs: Sequence[Sign]) -> tuple[int, ...]:
-    # Who said its end is not silent, however long the others took to say theirs.
-    heard_ns = {id(s): s.last_sign_ns if s.stop_ns is None else max(s.last_sign_ns, s.abort_ns) for s in signs}
     beats = [s.beat_ns for s in signs if s.beat_ns is not None]
     patience_ns = 2 * (beats[0] if beats else DEFAULT_BEAT_NS)
-    heard = sorted(signs, key=lambda s: heard_ns[id(s)])
+    heard = sorted(signs, key=lambda s: s.last_sign_ns)
     for i in range(1, len(heard)):
-        if heard_ns[id(heard[i])] - heard_ns[id(heard[i - 1])] > patience_ns:
+        if heard[i].last_sign_ns - heard[i - 1].last_sign_ns > patience_ns:
             return _ranks(heard[:i])
     return ()
 

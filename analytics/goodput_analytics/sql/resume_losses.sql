@@ -1,5 +1,5 @@
 -- Purpose: resumes after which the loss does not go on as it was: steps computed twice that come out otherwise, or a jump.
--- Inputs:  ev_step, gp_segments; $run_id, $loss_tolerance_ratio
+-- Inputs:  ev_step, gp_segments; $run_id, $loss_tolerance_ratio, $low_step, $high_step (steps outside are not looked at)
 -- Grain:   one row per such life.
 -- Columns: first_step  the life's first step with a loss
 --          twice, differing  its steps that an earlier life had computed too; of these, those whose loss differs
@@ -8,9 +8,11 @@
 -- Algorithm: the lowest rank that tells losses speaks for all. Equal steps differ when their losses do by more than the
 --            tolerance, relative to the larger; a life is odd when more than half of them do. Without any, a jump is more
 --            than six times the usual change over five steps, among the 25 steps before, and beyond ten tolerances.
+--            What can matter lies within 1,000 steps of a resume, or was computed twice.
 CREATE OR REPLACE TEMP TABLE gp_resume_losses AS
 WITH tellers AS (
-    SELECT DISTINCT source_id FROM ev_step WHERE run_id = $run_id AND loss IS NOT NULL AND isfinite(loss)
+    SELECT DISTINCT source_id FROM ev_step
+    WHERE run_id = $run_id AND step BETWEEN $low_step AND $high_step AND loss IS NOT NULL AND isfinite(loss)
 ),
 told AS (
     SELECT * FROM gp_segments
@@ -19,7 +21,7 @@ told AS (
 losses AS MATERIALIZED (
     SELECT g.attempt, g.life, g.life_id AS place, e.step, arg_max(e.loss, e.seq) AS loss
     FROM ev_step e JOIN told g ON g.source_id = e.source_id AND e.seq BETWEEN g.from_seq AND g.to_seq
-    WHERE e.run_id = $run_id AND e.loss IS NOT NULL AND isfinite(e.loss)
+    WHERE e.run_id = $run_id AND e.step BETWEEN $low_step AND $high_step AND e.loss IS NOT NULL AND isfinite(e.loss)
     GROUP BY g.attempt, g.life, g.life_id, e.step
 ),
 lives AS (
