@@ -92,30 +92,35 @@ def judge(cell: str, delays: list[dict[str, float]], spool: Path) -> Judged:
     with closing(duckdb.connect(str(spool.parent / "run.duckdb"), read_only=True)) as con:
         told = report(con, cell)
         steps = con.execute(
-            "SELECT step, latest_rank, straggler_ns FROM gp_window_parts WHERE idx > 0 ORDER BY step"
+            "SELECT step, latest_rank, straggler_ns, c FROM gp_window_parts WHERE idx > 0 ORDER BY step"
         ).fetchall()
         late = con.execute("SELECT step, rank, late_ns FROM gp_measures WHERE late_ns IS NOT NULL").fetchall()
     by_step: dict[int, dict[int, int]] = {}
     for step, rank, late_ns in late:
         by_step.setdefault(step, {})[rank] = late_ns
     assert len(by_step) >= len(steps) and all(len(by_step[step]) == ranks for step, *_ in steps), "not all told"
-    injected = {step: [one.get(str(step), 0.0) for one in delays] for step, *_ in steps}
+    # Short steps are told several at a time: what was injected into each of them, and then per step.
+    told_c = {step: c for step, *_, c in steps}
+    injected = {
+        step: [sum(one.get(str(each), 0.0) for each in range(step - c + 1, step + 1)) for one in delays]
+        for step, c in told_c.items()
+    }
     delayed = [step for step, waits in injected.items() if max(waits) > 0]
     # Several that are slow in one step are all right.
-    right = [rank for step, rank, _ in steps if step in delayed and injected[step][rank] > 0]
+    right = [rank for step, rank, *_ in steps if step in delayed and injected[step][rank] > 0]
     peers = {rank: range(ranks) for rank in range(ranks)}
     if cell.startswith("staged"):
         half = ranks // 2
         peers = {rank: range(half) if rank < half else range(half, ranks) for rank in range(ranks)}
     over = {
         rank: statistics.median(
-            by_step[step][rank] - statistics.median_low(by_step[step][peer] for peer in peers[rank])
-            for step, *_ in steps
+            (by_step[step][rank] - statistics.median_low(by_step[step][peer] for peer in peers[rank])) / c
+            for step, c in told_c.items()
         )
         for rank in range(ranks)
     }
     slowest = max(over, key=lambda rank: over[rank])
-    charged_ns = sum(straggler_ns for _, _, straggler_ns in steps)
+    charged_ns = sum(straggler_ns for _, _, straggler_ns, _ in steps)
     lost_s = sum(max(waits) - min(waits) for waits in injected.values())
     return Judged(
         cell=cell,
@@ -124,6 +129,6 @@ def judge(cell: str, delays: list[dict[str, float]], spool: Path) -> Judged:
         excess_s=over[slowest] / S,
         named=tuple(slow.rank for slow in told.stragglers),
         charged_ratio=charged_ns / S / lost_s if lost_s else None,
-        waited_s=charged_ns / S / len(steps),
+        waited_s=charged_ns / S / sum(told_c.values()),
         findings=tuple(finding.code for finding in told.findings),
     )
