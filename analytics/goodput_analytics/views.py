@@ -12,7 +12,7 @@ from typing import Protocol
 import duckdb
 import pyarrow as pa
 
-from goodput_analytics.relations import parameters, sql
+from goodput_analytics.relations import sql, statements
 from goodput_analytics.slow_suspects import suspects
 from goodput_analytics.step_changes import step_changes
 
@@ -49,7 +49,8 @@ def _view(name: str, most_of_all: int = MOST_POINTS) -> View:
             "most_rows": MOST_ROWS,
             "most_steps": MOST_STEPS,
         }
-        bound = {key: value for key, value in values.items() if key in parameters(name)}
+        named = statements(name)[0].named_parameters
+        bound = {key: value for key, value in values.items() if key in named}
         found: pa.Table = con.sql(sql(name), params=bound).to_arrow_table()
         return found
 
