@@ -17,6 +17,7 @@ from goodput_analytics.relations import run_sql
 WORTH_ROWS = 10_000
 """Rows of ranks that are not kept reduced: from so many on it is looked whether some could be."""
 RELATIONS = ("closing_steps", "closing_groups", "closing_clocks", "closing_marks")
+MEASURES = ("closing_measured", "closing_measures", "closing_seen")
 
 
 class Early(Enum):
@@ -24,7 +25,7 @@ class Early(Enum):
 
     NONE: all rows are read, as who asks for single ranks must have it (`gp_measures`). READ: what is kept is read in
     their place. FIND: also, what could be kept from now on is left in the connection, in the tables `gp_closing` (no
-    row: nothing) and `gp_closing_...`.
+    row: no steps), `gp_closing_measured` (no row: nothing of ranks that are named as slow) and `gp_closing_...`.
     """
 
     NONE = "none"
@@ -50,9 +51,17 @@ def find_early(con: duckdb.DuckDBPyConnection, values: Mapping[str, object]) -> 
         "AND g.whole AND b.block * 1000 >= g.closed_below"
     ).fetchall()[0][0]
     if (told or 0) < WORTH_ROWS:
-        con.execute("CREATE OR REPLACE TEMP TABLE gp_closing (attempt BIGINT, anchor INTEGER)")
+        con.execute(
+            "CREATE OR REPLACE TEMP TABLE gp_closing (attempt BIGINT, anchor INTEGER, from_step BIGINT, below BIGINT)"
+        )
         return
     run_sql(con, "early_closing", values)
     if con.execute("SELECT 1 FROM gp_closing LIMIT 1").fetchall():
         for name in RELATIONS:
             run_sql(con, name, values)
+
+
+def find_measures(con: duckdb.DuckDBPyConnection, values: Mapping[str, object]) -> None:
+    """What of the ranks that are named as slow could be kept beside that. The run's whole ledger stands in `con`."""
+    for name in MEASURES:
+        run_sql(con, name, values)

@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 
 from goodput_analytics.attempts import PartFacts, align, group_attempts, split_launches
-from goodput_analytics.early import Early, any_early, find_early
+from goodput_analytics.early import Early, any_early, find_early, find_measures
 from goodput_analytics.errors import LedgerError, UnknownRun
 from goodput_analytics.line import NOTHING, Fate, Life, base_step, fates, last_durable
 from goodput_analytics.merged import gather
@@ -178,6 +178,8 @@ def build(
     ):
         run_sql(con, name, values)
     _measure_named(con, values)
+    if early is Early.FIND:
+        find_measures(con, values)
     _check_balance(con)
     return Ledger(
         run=run,
@@ -326,21 +328,23 @@ def _measure(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:
 
 
 def _measure_named(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:
-    """How late the ranks that are named as slow were in those windows that are measured apart and kept reduced."""
-    closed = "SELECT 1 FROM gp_segments WHERE closed_below > 0 AND EXISTS (FROM gp_named_ranks) LIMIT 1"
-    if not con.execute(closed).fetchall():
-        con.execute("CREATE OR REPLACE TEMP TABLE gp_touched_closed AS FROM gp_touched_measures LIMIT 0")
-        return
+    """What the ranks that are named as slow did on their own, also in steps that are kept reduced."""
+    run_sql(con, "slow_segments", values)
     con.execute(
-        "CREATE OR REPLACE TEMP VIEW gp_touching AS FROM gp_rank_steps WHERE source_id IN (SELECT g.source_id "
-        "FROM gp_segments g SEMI JOIN gp_named_ranks n ON n.attempt = g.attempt AND n.rank = g.rank)"
+        "SET VARIABLE gp_gone_below = (SELECT coalesce(max(gone_below), 0) FROM gp_slow_segments WHERE gone_below > 0)"
     )
-    con.execute("CREATE OR REPLACE TEMP TABLE gp_touched_open AS FROM gp_touched_measures")
-    for name in ("touched_steps", "touched_measures"):
-        run_sql(con, name, {**values, "closed": True})
-    con.execute("CREATE OR REPLACE TEMP TABLE gp_touched_closed AS FROM gp_touched_measures")
-    con.execute("CREATE OR REPLACE TEMP TABLE gp_touched_measures AS FROM gp_touched_open")
-    con.execute("DROP TABLE gp_touched_open")
+    closed, missing = con.execute("SELECT max(closed_below), bool_or(NOT measured) FROM gp_slow_segments").fetchall()[0]
+    run_sql(con, "all_slow_steps" if missing else "slow_steps", values)
+    con.execute("CREATE OR REPLACE TEMP TABLE gp_touched_closed AS FROM gp_touched_measures LIMIT 0")
+    if closed:
+        con.execute("CREATE OR REPLACE TEMP VIEW gp_touching AS FROM gp_slow_steps")
+        con.execute("CREATE OR REPLACE TEMP TABLE gp_touched_open AS FROM gp_touched_measures")
+        for name in ("touched_steps", "touched_measures"):
+            run_sql(con, name, {**values, "closed": True})
+        con.execute("CREATE OR REPLACE TEMP TABLE gp_touched_closed AS FROM gp_touched_measures")
+        con.execute("CREATE OR REPLACE TEMP TABLE gp_touched_measures AS FROM gp_touched_open")
+        con.execute("DROP TABLE gp_touched_open")
+    run_sql(con, "named_measures", values)
 
 
 def _now(con: duckdb.DuckDBPyConnection, run_id: int, now_ns: int | None) -> int:

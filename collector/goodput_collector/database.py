@@ -17,9 +17,9 @@ import duckdb
 from goodput_collector.errors import DatabaseError, DatabaseLockedError
 
 MEMORY = ":memory:"
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """The version of the tables. It grows with every change that an older reader or writer would not understand."""
-MIGRATIONS: dict[int, str] = {1: "from_version_1", 2: "from_version_2", 3: "from_version_3"}
+MIGRATIONS: dict[int, str] = {1: "from_version_1", 2: "from_version_2", 3: "from_version_3", 4: "from_version_4"}
 """For every earlier version the file in `sql/` that makes the next one of it."""
 # What stands at byte 8 of every DuckDB file.
 _MAGIC, _MAGIC_AT_BYTES = b"DUCK", 8

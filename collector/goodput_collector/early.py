@@ -13,12 +13,14 @@ import pyarrow as pa
 
 from goodput_collector.database import one_row, sql_text, transaction
 
-_RELATIONS = ("closing", "closing_steps", "closing_groups", "closing_clocks", "closing_marks")
+_STEPS = ("closing", "closing_steps", "closing_groups", "closing_clocks", "closing_marks")
+_MEASURES = ("closing_measured", "closing_measures", "closing_seen")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What of a run can be kept: the relations `gp_closing...`, by the names that `keep_early.sql` reads."""
+    """What of a run can be kept: the relations `gp_closing...`, by the names that `keep_early.sql` (where there are
+    steps to be kept) and `keep_measures.sql` read."""
 
     run_id: int
     tables: dict[str, pa.Table]
@@ -29,18 +31,25 @@ def found(con: duckdb.DuckDBPyConnection) -> Found | None:
 
     Of runs that were merged nothing is kept: their rows stand under several keys.
     """
-    if one_row(con, "SELECT 1 FROM gp_closing LIMIT 1") is None:
+    any_steps = one_row(con, "SELECT 1 FROM gp_closing LIMIT 1") is not None
+    if not any_steps and one_row(con, "SELECT 1 FROM gp_closing_measured LIMIT 1") is None:
         return None
     row = one_row(con, "SELECT getvariable('gp_run_id'), getvariable('gp_gathered') IS NOT NULL")
     if row is None or row[1]:
         return None
+    if not any_steps:
+        con.execute(
+            "CREATE OR REPLACE TEMP TABLE gp_closing_marks AS SELECT * EXCLUDE (run_id) FROM closed_early LIMIT 0"
+        )
     tables: dict[str, pa.Table] = {}
-    for name in _RELATIONS:
-        kept_as = name.replace("closing_", "early_") if name != "closing" else "early_closing"
-        tables[kept_as] = con.sql(f"FROM gp_{name}").to_arrow_table()
-        con.execute(f"DROP TABLE gp_{name}")
-    con.execute("CREATE TEMP TABLE gp_closing (attempt BIGINT, anchor INTEGER)")
+    for name in (*(_STEPS if any_steps else ("closing_marks",)), *_MEASURES):
+        tables[_kept_as(name)] = con.sql(f"FROM gp_{name}").to_arrow_table()
+        con.execute(f"TRUNCATE gp_{name}")
     return Found(run_id=int(row[0]), tables=tables)
+
+
+def _kept_as(name: str) -> str:
+    return name.replace("closing_", "early_") if name != "closing" else "early_closing"
 
 
 def keep(con: duckdb.DuckDBPyConnection, one: Found) -> None:
@@ -50,7 +59,9 @@ def keep(con: duckdb.DuckDBPyConnection, one: Found) -> None:
             con.register(name, table)
         con.execute("SET VARIABLE early_run_id = ?", [one.run_id])
         with transaction(con):
-            con.execute(sql_text("keep_early"))
+            if _kept_as("closing") in one.tables:
+                con.execute(sql_text("keep_early"))
+            con.execute(sql_text("keep_measures"))
     finally:
         for name in one.tables:
             con.unregister(name)

@@ -261,6 +261,79 @@ def test_less_is_read_and_no_more_than_what_is_new(tmp_path: Path) -> None:
     assert read == {2200: 8 * 211, 9200: 8 * 211}
 
 
+def _went_on(made: made_runs.Made, ranks: int, first: int, last: int, slow: int | None) -> list[Event]:
+    """Events of more steps of the same run."""
+    later = made_runs.Made("long", ranks=ranks)
+    later.__dict__.update({**made.__dict__, "events": []})
+    later.steps(first, last, step_s=1, slow=slow)
+    made.now_ns = later.now_ns
+    made.__dict__.update({**later.__dict__, "events": made.events})
+    return later.events
+
+
+def test_of_a_rank_that_is_named_no_more_is_read_than_what_is_new(tmp_path: Path) -> None:
+    read = {}
+    for length in (2200, 6200):
+        made = made_runs.Made("long", ranks=4).start(resume=None).steps(1, length, step_s=1, slow=2)
+        kept, plain = empty(), empty()
+        for con in (kept, plain):
+            load(con, tmp_path, made.events)
+        refresh(kept, "long")
+        assert kept.execute("SELECT count(*), max(step) FROM kept_measures").fetchone() == (
+            length // 1000 * 1000 - 1,
+            length // 1000 * 1000 - 1,
+        )
+        more = _went_on(made, 4, length + 1, length + 10, 2)
+        for con in (kept, plain):
+            load(con, tmp_path, more)
+        assert told(kept, "long") == told(plain, "long", Early.NONE)
+        read[length] = kept.execute("SELECT count(*) FROM gp_slow_steps").fetchall()[0][0]
+        assert kept.execute("SELECT count(*) FROM gp_named_measures").fetchall()[0][0] == length + 10
+    assert read == {2200: 211, 6200: 211}
+
+
+def test_a_rank_that_is_named_late_is_read_once(tmp_path: Path) -> None:
+    """It is slow after its older steps were kept: these are read, and then kept too, at once."""
+    made = made_runs.Made("long", ranks=4).start(resume=None).steps(1, 2200, step_s=1)
+    kept, plain = empty(), empty()
+    for con in (kept, plain):
+        load(con, tmp_path, made.events)
+    refresh(kept, "long")
+    assert kept.execute("SELECT count(*) FROM measured_early").fetchone() == (0,)
+    more = _went_on(made, 4, 2201, 2240, 1)
+    for con in (kept, plain):
+        load(con, tmp_path, more)
+    for read in (2239, 240):
+        assert refresh(kept, "long") == told(plain, "long", Early.NONE)
+        assert kept.execute("SELECT count(*) FROM gp_slow_steps").fetchone() == (read + 1,)
+    assert kept.execute("SELECT count(*), max(step) FROM kept_measures").fetchone() == (1999, 1999)
+
+
+def test_measures_that_are_kept_too_late_are_not_kept(tmp_path: Path) -> None:
+    """They were taken before something else came, and the steps were kept anew meanwhile."""
+    made = made_runs.Made("long", ranks=4).start(resume=None).steps(1, 2200, step_s=1)
+    con, plain = empty(), empty()
+    for one in (con, plain):
+        load(one, tmp_path, made.events)
+    refresh(con, "long")
+    more = _went_on(made, 4, 2201, 2240, 1)
+    slow = [event for event in made.events if event["kind"] == "step" and event["source"] == more[1]["source"]][700:760]
+    late = [{**event, "end_ns": event["end_ns"] - S // 5, "data_ns": S // 10} for event in slow]
+    for one in (con, plain):
+        load(one, tmp_path, more)
+    told(con, "long", Early.FIND)
+    measures = early.found(con)
+    assert measures is not None and "early_closing" not in measures.tables
+    for one in (con, plain):
+        load(one, tmp_path, late)
+    told(con, "long", Early.FIND)
+    steps = early.found(con)
+    assert steps is not None
+    early.keep(con, steps)
+    early.keep(con, measures)
+    assert told(con, "long") == told(plain, "long", Early.NONE)
+
+
 def test_a_rollback_inside_and_a_new_token_count_as_ever(tmp_path: Path) -> None:
     """The processes go on: back to the save, then as another attempt without a new process."""
     made = long_run()

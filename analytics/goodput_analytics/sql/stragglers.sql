@@ -1,6 +1,6 @@
 -- Purpose: the ranks that were named as slow, and what that cost.
--- Inputs:  gp_named_ranks, gp_ledger, gp_members, gp_bounded_segments, gp_rank_steps, gp_touched_windows,
---          gp_touched_measures, gp_touched_closed, gp_measures, gp_window_parts, gp_grouped_attempts, kept_groups
+-- Inputs:  gp_named_ranks, gp_named_measures, gp_ledger, gp_members, gp_bounded_segments, gp_measures, gp_window_parts,
+--          gp_grouped_attempts, kept_groups
 -- Grain:   one row per (rank, node).
 -- Columns: loss_gpu_ns     straggler time of the steps in which it was the latest
 --          slowest_steps   how many they were
@@ -26,27 +26,11 @@ groups AS (
     FROM kept_groups k
     JOIN gp_bounded_segments g ON g.source_id = k.source_id AND g.life = 0 AND g.from_seq = -1 AND k.step < g.closed_below
 ),
-slow AS MATERIALIZED (SELECT g.* FROM gp_bounded_segments g SEMI JOIN gp_named_ranks n ON n.attempt = g.attempt AND n.rank = g.rank),
-told AS (
-    SELECT g.attempt, g.life, r.step, g.rank, g.grp, CASE WHEN r.seq = g.first_seq THEN 0 ELSE r.gap_ns END AS gap_ns,
-        r.busy_ns
-    FROM gp_rank_steps r
-    JOIN slow g ON g.source_id = r.source_id AND r.seq BETWEEN g.from_seq AND g.to_seq
-    WHERE NOT g.late
-),
-measured AS (
-    SELECT o.* FROM told o
-    ANTI JOIN gp_touched_windows t ON t.attempt = o.attempt AND t.life = o.life AND t.step = o.step
-    UNION ALL
-    SELECT m.attempt, m.life, m.step, m.rank, m.grp, m.gap_ns, m.busy_ns
-    FROM (FROM gp_touched_measures UNION ALL FROM gp_touched_closed) m
-    SEMI JOIN gp_named_ranks n ON n.attempt = m.attempt AND n.rank = m.rank
-),
 ratios AS (
     SELECT m.attempt, m.rank,
         CASE WHEN 2 * w.busy_ranks >= w.ranks THEN m.gap_ns + m.busy_ns ELSE m.gap_ns END::DOUBLE
             / coalesce(g.typical_late_ns, w.typical_late_ns) AS ratio
-    FROM measured m
+    FROM gp_named_measures m
     JOIN gp_window_parts w ON w.attempt = m.attempt AND w.life = m.life AND w.step = m.step
     LEFT JOIN groups g ON g.attempt = m.attempt AND g.life = m.life AND g.step = m.step
         AND g.grp IS NOT DISTINCT FROM m.grp

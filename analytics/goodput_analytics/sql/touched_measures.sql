@@ -30,7 +30,7 @@ looked_up AS (
     ASOF LEFT JOIN own_covered own_from ON own_from.attempt = o.attempt AND own_from.source_id = o.source_id
         AND o.start_ns >= own_from.start_ns
 )
-SELECT attempt, life, step, rank, grp,
+SELECT attempt, life, step, source_id, rank, grp,
     greatest(gap_ns - gap_cover_ns, 0)::BIGINT AS gap_ns,
     CASE WHEN busy_ns IS NOT NULL THEN greatest(busy_ns - own_cover_ns, 0)::BIGINT END AS busy_ns
 FROM looked_up

@@ -119,6 +119,12 @@ CREATE TABLE IF NOT EXISTS closed_early (
     steps BIGINT NOT NULL, last_seq BIGINT,    -- the steps numbered below it
     horizon_ns BIGINT NOT NULL, marks BIGINT NOT NULL,   -- other events up to that moment, own clock
     kept BIGINT NOT NULL);             -- rows of kept_steps
+-- Grain: process of a rank that was named as slow. Of its steps numbered below `below` that are kept reduced though their
+--   rows are there, kept_measures holds what it did of each on its own.
+CREATE TABLE IF NOT EXISTS measured_early (run_id INTEGER NOT NULL, source_id INTEGER NOT NULL, below BIGINT NOT NULL);
+-- Grain: such a process and step. As gp_named_measures.
+CREATE TABLE IF NOT EXISTS kept_measures (
+    run_id INTEGER NOT NULL, source_id INTEGER NOT NULL, step BIGINT NOT NULL, gap_ns BIGINT, busy_ns BIGINT);
 -- Grain: process and closed block of 1,000 step numbers. How far its clock was ahead.
 CREATE TABLE IF NOT EXISTS kept_clocks (
     run_id INTEGER NOT NULL, source_id INTEGER NOT NULL, block BIGINT NOT NULL, offset_ns BIGINT NOT NULL);
