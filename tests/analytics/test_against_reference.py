@@ -64,7 +64,7 @@ def test_a_life_that_the_rules_leave_open_still_balances(seed: int) -> None:
     assert sum(told["_sums"].values()) == pytest.approx(told["allocated_gpu_s"] * S)
 
 
-@examples(25)
+@examples(18)
 @given(planned_life())
 def test_the_report_tells_the_truth_of_a_planned_life(life: Life) -> None:
     with loaded(life.events) as con:

@@ -49,7 +49,7 @@ def figures(told: Any) -> list[float]:
     return [told] if isinstance(told, int | float) and not isinstance(told, bool) else []
 
 
-@examples(30)
+@examples(20)
 @given(either)
 def test_the_ledger_balances_and_nothing_is_negative(events: list[Event]) -> None:
     told = balanced(events)
@@ -57,14 +57,14 @@ def test_the_ledger_balances_and_nothing_is_negative(events: list[Event]) -> Non
     assert told["goodput_ratio"] is None or told["goodput_ratio"] <= 1
 
 
-@examples(15)
+@examples(8)
 @given(either, st.integers(0, 2000))
 def test_the_ledger_balances_at_any_moment_of_looking(events: list[Event], later_s: int) -> None:
     now_ns = max(e["ts_ns"] for e in events) + later_s * S
     assert balanced(events, now_ns)["as_of_ns"] >= now_ns
 
 
-@examples(15)
+@examples(8)
 @given(either, st.data())
 def test_the_ledger_balances_without_what_came_last(events: list[Event], data: st.DataObject) -> None:
     """The newest events are missing, of all sources or of each by itself."""

@@ -151,7 +151,7 @@ def trainings(draw: st.DrawFn) -> Plan:
     )
 
 
-@examples(12)
+@examples(8)
 @given(trainings())
 def test_the_ledger_agrees_with_plain_formulas(plan: Plan) -> None:
     life = train(plan)

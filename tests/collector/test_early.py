@@ -147,7 +147,17 @@ def refreshed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.mark.parametrize("what", LATE)
+SHORT = {
+    "a span",
+    "another content of a step",
+    "a resume",
+    "a rank that was silent",
+    "a stop, before most of its steps",
+}
+"""Of those the ones that the short form tries."""
+
+
+@pytest.mark.parametrize("what", [pytest.param(what, marks=() if what in SHORT else pytest.mark.soak) for what in LATE])
 def test_what_comes_late_counts_as_if_nothing_were_kept(tmp_path: Path, refreshed: Path, what: str) -> None:
     kept = open_database(Path(shutil.copy(refreshed, tmp_path)))
     kept.execute("SET threads = 1")
@@ -162,7 +172,9 @@ def test_what_comes_late_counts_as_if_nothing_were_kept(tmp_path: Path, refreshe
     assert told(kept, "long") == after
 
 
-@pytest.mark.parametrize("missing", ["step", "begin", "end", "start"])
+@pytest.mark.parametrize(
+    "missing", ["step", "start", *(pytest.param(one, marks=pytest.mark.soak) for one in ("begin", "end"))]
+)
 def test_what_was_left_out_and_comes_at_last_counts(tmp_path: Path, missing: str) -> None:
     events = long_run().events
     at = [

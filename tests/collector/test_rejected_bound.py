@@ -28,7 +28,7 @@ def told(con: duckdb.DuckDBPyConnection) -> dict[str, list[tuple[object, ...]]]:
     return {"kept": kept, "more": con.execute("SELECT reason, lines FROM rejected_more ORDER BY reason").fetchall()}
 
 
-@pytest.mark.parametrize("slice_bytes", [300, 2**20])
+@pytest.mark.parametrize("slice_bytes", [1000, 2**20])
 def test_the_first_of_each_reason_are_kept_and_all_are_counted(tmp_path: Path, slice_bytes: int) -> None:
     data = content(LINES)
     file = tmp_path / "e.jsonl"

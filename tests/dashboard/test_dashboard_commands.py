@@ -63,7 +63,7 @@ def test_the_server_neither_reports_usage_nor_watches_files() -> None:
     assert json.loads(environment("x.duckdb", None)[VARIABLE]) == {"where": "x.duckdb", "token_file": None}
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.soak)])
 def test_the_server_ends_with_the_command(tmp_path: Path, number: signal.Signals) -> None:
     db = made_runs.database(tmp_path, made_runs.partial())
     with socket.socket() as one:

@@ -78,7 +78,12 @@ def test_a_killed_rank_is_in_the_ledger_as_it_was_killed(tmp_path: Path) -> None
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)]
+    ("number", "code"),
+    [
+        (signal.SIGINT, 130),
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.soak),
+        pytest.param(signal.SIGKILL, -signal.SIGKILL, marks=pytest.mark.soak),
+    ],
 )
 def test_nothing_is_left_when_it_is_interrupted(tmp_path: Path, number: signal.Signals, code: int) -> None:
     keep = tmp_path / "demo"

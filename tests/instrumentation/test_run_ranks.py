@@ -123,7 +123,7 @@ def test_a_killed_rank_is_seen_and_the_restart_goes_on_from_the_save(spool: Path
     ("how", "status", "reason", "seen"),
     [
         pytest.param("exit3", 3, "exception", {"exit_code": 3}, marks=pytest.mark.soak),
-        ("os_exit0", 0, "exited", None),
+        pytest.param("os_exit0", 0, "exited", None, marks=pytest.mark.soak),
         pytest.param("os_exit4", 4, None, {"exit_code": 4}, marks=pytest.mark.soak),
         ("raise", 1, "exception", {"exit_code": 1}),
         ("kill", -9, None, {"signal": 9}),
@@ -192,7 +192,10 @@ def test_ranks_that_a_program_starts_itself(spool: Path, tmp_path: Path) -> None
 START = 'rec = goodput.start(run="mine")'
 
 
-@pytest.mark.parametrize(("first", "then", "run"), [("", START, "mine"), (START, "", "mine"), (START, "", "another")])
+@pytest.mark.parametrize(
+    ("first", "then", "run"),
+    [("", START, "mine"), (START, "", "another"), pytest.param(START, "", "mine", marks=pytest.mark.soak)],
+)
 def test_a_program_that_records_itself_is_recorded_once(spool: Path, first: str, then: str, run: str) -> None:
     """Wherever it says so: after `goodput run` knew that it is a rank, or, before all imports, first."""
     script = f"""

@@ -9,7 +9,7 @@ from .planned import Life, S
 from .report import reference_report
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(planned_life())
 def test_the_reference_tells_the_truth(life: Life) -> None:
     report = reference_report(life.events, life.run)

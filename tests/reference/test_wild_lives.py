@@ -16,7 +16,7 @@ from .lives import to_lines, wild_events
 from .planned import S
 from .report import reference_report
 
-wild = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+wild = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 either = st.booleans().flatmap(lambda disputed: wild_events(disputed=disputed))
 
 
