@@ -1,6 +1,6 @@
 # Everything runs from .venv in this folder, which the first target that needs it makes with venv and pip alone.
 PYTHON ?= python3
-JOBS ?= 2
+JOBS ?= 3
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
 

@@ -275,7 +275,7 @@ def _number(
 
 def _reduce(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:
     """From the rows of ranks to the steps of the job, as if no attempt had an end."""
-    for name in ("life_names", "clock_marks", "member_times", "events", "gone"):
+    for name in ("life_names", "clock_marks", "member_times", "beats_from", "events", "gone"):
         run_sql(con, name, values)
     con.execute(
         "CREATE OR REPLACE TEMP TABLE gp_limits AS "
@@ -312,7 +312,10 @@ def _leave_out_zombies(con: duckdb.DuckDBPyConnection, values: dict[str, object]
                 "AND attempt IN (SELECT attempt FROM gp_limits WHERE late)"
             )
         _spare_closed(con, early=True)
-        run_sql(con, "windows", values)
+        # Nor do the heartbeats that tell about their ends lie about those processes' last steps.
+        con.execute("TRUNCATE gp_beats_from")
+        for name in ("events", "windows"):
+            run_sql(con, name, values)
 
 
 def _measure(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:

@@ -49,7 +49,7 @@ def figures(told: Any) -> list[float]:
     return [told] if isinstance(told, int | float) and not isinstance(told, bool) else []
 
 
-@examples(20)
+@examples(12)
 @given(either)
 def test_the_ledger_balances_and_nothing_is_negative(events: list[Event]) -> None:
     told = balanced(events)
@@ -57,14 +57,14 @@ def test_the_ledger_balances_and_nothing_is_negative(events: list[Event]) -> Non
     assert told["goodput_ratio"] is None or told["goodput_ratio"] <= 1
 
 
-@examples(8)
+@examples(5)
 @given(either, st.integers(0, 2000))
 def test_the_ledger_balances_at_any_moment_of_looking(events: list[Event], later_s: int) -> None:
     now_ns = max(e["ts_ns"] for e in events) + later_s * S
     assert balanced(events, now_ns)["as_of_ns"] >= now_ns
 
 
-@examples(8)
+@examples(5)
 @given(either, st.data())
 def test_the_ledger_balances_without_what_came_last(events: list[Event], data: st.DataObject) -> None:
     """The newest events are missing, of all sources or of each by itself."""
@@ -80,7 +80,7 @@ def test_the_ledger_balances_without_what_came_last(events: list[Event], data: s
     balanced(kept)
 
 
-@examples(10)
+@examples(6)
 @given(either, st.randoms(use_true_random=False))
 def test_the_way_of_delivery_changes_nothing(events: list[Event], rnd: Random) -> None:
     lines = to_lines(events)
@@ -112,21 +112,21 @@ def never_raises(before: Plan, after: Plan) -> None:
     assert goodput(after) <= goodput(before) + 1e-9
 
 
-@examples(8)
+@examples(5)
 @given(plans(), st.data())
 def test_a_stall_never_raises_goodput(plan: Plan, data: st.DataObject) -> None:
     at, beyond_ns = data.draw(somewhere(plan)), data.draw(st.integers(1, 600 * S))
     never_raises(plan, replace(plan, stalls={at: beyond_ns}))
 
 
-@examples(8)
+@examples(5)
 @given(plans(), st.data())
 def test_time_between_steps_never_raises_goodput(plan: Plan, data: st.DataObject) -> None:
     at, pause_ns = data.draw(somewhere(plan)), data.draw(st.integers(1, 600 * S))
     never_raises(plan, replace(plan, pauses={at: pause_ns}))
 
 
-@examples(8)
+@examples(5)
 @given(plans(), st.data())
 def test_a_failure_whose_work_is_redone_never_raises_goodput(plan: Plan, data: st.DataObject) -> None:
     at = data.draw(somewhere(plan).filter(lambda n: n not in plan.crashes))
@@ -137,7 +137,7 @@ def test_a_failure_whose_work_is_redone_never_raises_goodput(plan: Plan, data: s
     never_raises(plan, after)
 
 
-@examples(8)
+@examples(5)
 @given(plans(ranks=2), st.data())
 def test_a_slow_rank_never_raises_goodput(plan: Plan, data: st.DataObject) -> None:
     first, by_ns = data.draw(somewhere(plan)), data.draw(st.integers(1, 9 * S))
@@ -145,7 +145,7 @@ def test_a_slow_rank_never_raises_goodput(plan: Plan, data: st.DataObject) -> No
     never_raises(plan, replace(plan, slow=dict.fromkeys(steps, by_ns)))
 
 
-@examples(8)
+@examples(5)
 @given(plans())
 def test_the_report_tells_the_truth_of_a_training(plan: Plan) -> None:
     """Else the four properties above would say nothing. (The truth counts on steps of one length.)"""

@@ -78,7 +78,7 @@ def kill_and_go_on(tmp_path: Path, *, steps: int, kills: int, seed: int) -> None
 
 
 def test_an_ingest_killed_a_few_times_has_the_same_figures(tmp_path: Path) -> None:
-    kill_and_go_on(tmp_path, steps=2_000, kills=4, seed=11)
+    kill_and_go_on(tmp_path, steps=2_000, kills=2, seed=11)
 
 
 @pytest.mark.soak

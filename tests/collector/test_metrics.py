@@ -391,7 +391,7 @@ def lives(data: st.DataObject) -> list[dict[str, Any]]:
     return events
 
 
-@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_no_counter_ever_falls(data: st.DataObject) -> None:
     """The short form."""

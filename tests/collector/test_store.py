@@ -69,7 +69,7 @@ def test_streams_sent_badly_are_kept_once_and_rebuilt_the_same(seed: int, tmp_pa
     assert (done.events, done.streams, done.damaged_bytes) == (lines, len(streams), 0)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary(max_size=300), st.integers(0, 2**32))
 def test_any_bytes_are_rebuilt_the_same(tmp_path_factory: pytest.TempPathFactory, noise: bytes, seed: int) -> None:
     folder = tmp_path_factory.mktemp("bytes")

@@ -302,6 +302,7 @@ print("end", file=sys.stderr)
     ] != []
 
 
+@pytest.mark.soak
 def test_a_rank_that_replaces_itself_is_two_attempts_in_order(spool: Path, tmp_path: Path) -> None:
     script = tmp_path / "again.py"
     script.write_text(

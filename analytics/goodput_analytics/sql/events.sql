@@ -1,6 +1,7 @@
 -- Purpose: everything that a rank, or somebody about it, said beside its steps, on aligned clocks.
--- Inputs:  gp_members, gp_clock_marks, the ev_ tables; $run_id
--- Grain:   one row per event of a source that has a start, or of one that speaks of such a source.
+-- Inputs:  gp_members, gp_clock_marks, gp_member_times, gp_beats_from, the ev_ tables; $run_id
+-- Grain:   one row per event of a source that has a start, or of one that speaks of such a source; of heartbeats those
+--          that can tell something (beats_from.sql).
 -- Columns: attempt, part, source_id, rank  the rank that the event is about
 --          kind, seq, ts_ns                 ts_ns aligned
 --          word      span, phase or reason; detail  id of a span; step; flag  async, ok; category
@@ -22,8 +23,10 @@ WITH own AS (
     FROM ev_durable WHERE run_id = $run_id
     UNION ALL SELECT source_id, 'progress', seq, ts_ns, NULL, NULL, NULL, NULL, NULL
     FROM ev_progress WHERE run_id = $run_id
-    UNION ALL SELECT source_id, 'heartbeat', seq, ts_ns, phase, NULL, step, NULL, NULL
-    FROM ev_heartbeat WHERE run_id = $run_id AND of_source IS NULL
+    UNION ALL SELECT h.source_id, 'heartbeat', h.seq, h.ts_ns, h.phase, NULL, h.step, NULL, NULL
+    FROM ev_heartbeat h LEFT JOIN gp_beats_from b ON b.source_id = h.source_id
+    WHERE h.run_id = $run_id AND h.of_source IS NULL
+        AND coalesce(h.ts_ns >= b.from_ns OR h.step > b.last_step, b.source_id IS NULL)
     UNION ALL SELECT source_id, 'stop', seq, ts_ns, reason, detail, NULL, NULL, NULL FROM ev_stop WHERE run_id = $run_id
 ),
 placed AS (
@@ -31,8 +34,12 @@ placed AS (
     FROM own o JOIN gp_members m ON m.source_id = o.source_id AND o.seq BETWEEN m.from_seq AND m.to_seq
     UNION ALL
     SELECT m.attempt, m.part, m.source_id, m.rank, 'heartbeat', h.seq, h.ts_ns, h.phase, NULL, h.step, NULL, NULL, false
-    FROM ev_heartbeat h ASOF JOIN gp_member_times m ON m.source = h.of_source AND h.ts_ns >= m.from_ns
-    WHERE h.run_id = $run_id AND h.of_source IS NOT NULL
+    FROM (
+        SELECT h.* FROM ev_heartbeat h LEFT JOIN gp_beats_from b ON b.source = h.of_source
+        WHERE h.run_id = $run_id AND h.of_source IS NOT NULL
+            AND coalesce(h.ts_ns >= b.from_ns OR h.step > b.last_step, b.source IS NULL)
+    ) h
+    ASOF JOIN gp_member_times m ON m.source = h.of_source AND h.ts_ns >= m.from_ns
     UNION ALL
     SELECT m.attempt, m.part, m.source_id, m.rank, 'exit', x.seq, x.ts_ns,
         CASE WHEN x.oom THEN 'oom' WHEN x.signal IS NOT NULL THEN 'signal ' || x.signal::VARCHAR
