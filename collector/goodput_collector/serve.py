@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import uvicorn
+import uvloop
 
 from goodput_collector.access import Access, is_loopback
 from goodput_collector.app import CollectorApp
@@ -132,7 +133,8 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
         if retaining is not None:
             retaining.start()
         try:
-            asyncio.run(_run(app, committer, reports, listener, watch, options, say))
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(_run(app, committer, reports, listener, watch, options, say))
         finally:
             if watch is not None:
                 watch.stop(1.0)
