@@ -100,7 +100,8 @@ class Board:
         self._gone: dict[str, int] = {}
 
     def refresh(self, rest: Callable[[float], bool] = lambda _: False) -> None:
-        """One round over the runs. `rest` is called with the seconds that a run has cost; it says whether to stop."""
+        """One round over the runs. `rest` is called with the seconds of a processor that a run has cost this thread; it
+        says whether to stop."""
         begun = time.monotonic()
         found: dict[str, _Shown] = {}
         fresh: dict[str, Told] = {}
@@ -118,7 +119,7 @@ class Board:
             while len(found) < self._options.most_runs:
                 if not self._hurry(found, fresh, rest):
                     return
-                began = time.monotonic()
+                began_s = time.thread_time()
                 try:
                     told = self._reports.told(name, self._options.ended_refresh_s)
                 except BusyError:
@@ -135,7 +136,7 @@ class Board:
                 else:
                     fresh[name] = told
                     found[name] = _Shown(told=told, blocks={}, parts=one.parts, launch=launch)
-                if rest(time.monotonic() - began):
+                if rest(time.thread_time() - began_s):
                     return
                 launch += 1
                 name = launch_name(run, launch)
@@ -165,7 +166,7 @@ class Board:
         name = most_urgent(waiting, self._clock_ns())
         if name is None:
             return True
-        began = time.monotonic()
+        began_s = time.thread_time()
         try:
             told = self._reports.told(name, self._options.ended_refresh_s)
         except BusyError:
@@ -178,7 +179,7 @@ class Board:
             self._show({**self._shown, name: now}, {name: told})
             if name in found and name in self._shown:
                 found[name] = self._shown[name]
-        return not rest(time.monotonic() - began)
+        return not rest(time.thread_time() - began_s)
 
     def page(self, openmetrics: bool) -> bytes:
         """The answer to a scrape."""
@@ -260,7 +261,8 @@ class Board:
 
 
 class BoardThread:
-    """Refreshes a board until it is stopped, and rests as long as it works: ingestion wants the rest."""
+    """Refreshes a board until it is stopped, and rests as long as it computes: ingestion wants the rest. What it waits
+    for a processor, or for another's report, is no reason to rest: others have it then."""
 
     def __init__(self, board: Board, say: Callable[[str], None], *, every_s: float = EVERY_S) -> None:
         self._board = board
