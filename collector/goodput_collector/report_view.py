@@ -12,25 +12,12 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from goodput_analytics.colours import CATEGORY_COLOURS
 from goodput_collector.figures import NS_PER_S, UNKNOWN, GpuTime, counted, duration, moment, name, percent, plain
 
 if TYPE_CHECKING:
     from goodput_analytics.model import Checkpoints, Incident, Quality, Report, RunSummary, Straggler
 
-# One colour per category, here and nowhere else. Each stands out against white and against near-black (a contrast of
-# 3 : 1 at least), so that one set serves light and dark terminals.
-CATEGORY_COLOURS = {
-    "productive": "#1f9d55",
-    "startup": "#3b82d6",
-    "checkpoint": "#8b6fd8",
-    "rework": "#d9480f",
-    "hang": "#e03131",
-    "straggler": "#b7791f",
-    "data_wait": "#0e949c",
-    "evaluation": "#7a8f1a",
-    "unattributed": "#8a7f78",
-    "idle": "#7d8590",
-}
 STATE_COLOURS = {
     "running": CATEGORY_COLOURS["productive"],
     "finished": CATEGORY_COLOURS["productive"],

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from goodput_dashboard import context
+from goodput_dashboard import context, login
 from goodput_dashboard.context import carried
 
 _SCREENS = Path(__file__).parent / "screens"
@@ -40,6 +40,7 @@ _STYLE = """<style>
 def main() -> None:
     """Draws the frame, then the page."""
     st.set_page_config(page_title="Goodput", page_icon=str(_ICON), layout="wide")
+    login.admit()
     pages = [
         st.Page(_SCREENS / f"{path}.py", title=title, icon=icon, url_path=path, default=path == "fleet")
         for path, title, icon in PAGES
@@ -62,6 +63,7 @@ def main() -> None:
         )
         where = context.source().where
         st.caption(f"Reading {Path(where).name if context.source().is_file else where}")
+        login.offer_logout()
     chosen.run()
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import plotly.graph_objects as go
 
 from goodput_analytics import Attempt, Category, Incident, Report
+from goodput_analytics.colours import CATEGORY_COLOURS
 from goodput_analytics.saving import Saving
-from goodput_dashboard.colours import ACCENT_COLOUR, CATEGORY_COLOURS, HELD_COLOUR
+from goodput_dashboard.colours import ACCENT_COLOUR, HELD_COLOUR
 from goodput_dashboard.figures import Unit, duration, moment, percent, when
 
 MOST_LINES = 60
@@ -364,7 +365,7 @@ def by_category(reports: Sequence[tuple[str, Mapping[str, float]]]) -> go.Figure
     figure.update_layout(
         barmode="stack",
         height=190 + 44 * len(names),
-        margin=_ABOVE_LEGEND,
+        margin=_ABOVE_LEGEND | {"r": 28},  # the last label, 100%, reaches beyond the bars
         legend=_LEGEND,
     )
     figure.update_xaxes(tickformat=".0%", range=[0, 1], fixedrange=True)

@@ -7,9 +7,9 @@ from html import escape
 from typing import Any
 
 from goodput_analytics import Category, Report
+from goodput_analytics.colours import CATEGORY_COLOURS
 from goodput_analytics.fleet import lost_gpu_s, price_gpu_s
 from goodput_dashboard import words
-from goodput_dashboard.colours import CATEGORY_COLOURS
 from goodput_dashboard.figures import Unit, counted, duration, percent, unit_for, when
 
 MOST_INCIDENTS = 100

@@ -19,6 +19,7 @@ from goodput_dashboard.source import Answer
 
 Rows = list[dict[str, Any]]
 
+ROW_PX, LINE_PX = 35, 20
 MOST_OPEN = 25
 """Rows of a table that are all shown at once; a longer one scrolls."""
 
@@ -147,8 +148,13 @@ def table(
     alt: str,
     select: bool = False,
     order: Sequence[str] | None = None,
+    lines: int = 1,
+    absent: str = UNKNOWN,
 ) -> Any:
-    """A table that sorts, and that can be taken away as CSV or Parquet."""
+    """A table that sorts, and that can be taken away as CSV or Parquet.
+
+    With more `lines` to a row long texts wrap. `absent` stands where there is no value.
+    """
     frame = told if isinstance(told, pd.DataFrame) else pd.DataFrame(list(told))
     shown: Any = st.dataframe(
         frame,
@@ -158,7 +164,8 @@ def table(
         column_order=list(order) if order is not None else None,
         alt=alt,
         height="content" if len(frame) <= MOST_OPEN else "auto",
-        placeholder=UNKNOWN,
+        row_height=None if lines == 1 else ROW_PX + LINE_PX * (lines - 1),
+        placeholder=absent,
         on_select="rerun" if select else "ignore",
         selection_mode="single-row",
     )

@@ -17,18 +17,18 @@ from typing import Any
 
 BOARD = Path(__file__).with_name("goodput.json")
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
-# Those of the report in the terminal.
+# Those of goodput_analytics.colours.
 COLOURS = {
-    "productive": "#1f9d55",
-    "startup": "#3b82d6",
-    "checkpoint": "#8b6fd8",
-    "rework": "#d9480f",
-    "hang": "#e03131",
-    "straggler": "#b7791f",
-    "data_wait": "#0e949c",
-    "evaluation": "#7a8f1a",
-    "unattributed": "#8a7f78",
-    "idle": "#7d8590",
+    "productive": "#1d7857",
+    "startup": "#8985ff",
+    "checkpoint": "#5f4fec",
+    "rework": "#de7502",
+    "hang": "#d93863",
+    "straggler": "#955c07",
+    "data_wait": "#4f9cc4",
+    "evaluation": "#bb8b59",
+    "unattributed": "#6d5fa7",
+    "idle": "#a0918f",
 }
 
 

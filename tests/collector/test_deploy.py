@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
+from goodput_analytics.colours import CATEGORY_COLOURS
 from goodput_collector.exposition import Kind
 from goodput_collector.metrics import FAMILIES
-from goodput_collector.report_view import CATEGORY_COLOURS
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNITS = sorted(path for path in (DEPLOY / "systemd").iterdir() if path.suffix in (".service", ".timer"))

@@ -9,9 +9,9 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
+from goodput_analytics.colours import CATEGORY_COLOURS
 from goodput_analytics.model import Category, Report, RunState
 from goodput_collector.report_view import (
-    CATEGORY_COLOURS,
     STATE_COLOURS,
     Bar,
     print_view,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import subprocess
 import sys
 
@@ -11,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goodput_analytics import Category
+from goodput_analytics.colours import CATEGORY_COLOURS
 from goodput_collector import figures as terminal
 from goodput_dashboard import figures, words
-from goodput_dashboard.colours import CATEGORY_COLOURS
 
 MATRICES = {
     "normal": ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),
@@ -24,6 +25,10 @@ MATRICES = {
 }
 APART = 15.0
 """A distance in CIELAB that nobody overlooks; 2.3 is just noticeable."""
+NEIGHBOURS_APART = 0.09
+"""A distance in OKLab for colours that touch; 0.02 is just noticeable."""
+GROUNDS = ("#ffffff", "#0e1117", "#000000", "#1e1e1e")
+"""What the colours stand on: Streamlit's light and dark pages, and terminals."""
 
 gpu_s = st.floats(min_value=0, max_value=1e12, allow_nan=False)
 
@@ -58,10 +63,14 @@ def test_text_of_others_does_nothing_in_markdown(text: str) -> None:
         assert escaped.count("\\" + mark) == text.count(mark)
 
 
+def linear_rgb(colour: str) -> list[float]:
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    return [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+
+
 def lab(colour: str, matrix: tuple[tuple[float, ...], ...]) -> tuple[float, float, float]:
     """What someone sees of a colour, in CIELAB."""
-    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    linear = linear_rgb(colour)
     r, g, b = (min(max(sum(m * c for m, c in zip(row, linear, strict=True)), 0.0), 1.0) for row in matrix)
     xyz = (
         (0.4124564 * r + 0.3575761 * g + 0.1804375 * b) / 0.95047,
@@ -82,6 +91,38 @@ def test_any_two_categories_can_be_told_apart(eyes: str) -> None:
         if sum((p - q) ** 2 for p, q in zip(seen[a], seen[b], strict=True)) ** 0.5 < APART
     ]
     assert near == []
+
+
+def oklab(colour: str, matrix: tuple[tuple[float, ...], ...]) -> tuple[float, float, float]:
+    """What someone sees of a colour, in OKLab."""
+    linear = linear_rgb(colour)
+    r, g, b = (min(max(sum(m * c for m, c in zip(row, linear, strict=True)), 0.0), 1.0) for row in matrix)
+    long = (0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b) ** (1 / 3)
+    middle = (0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b) ** (1 / 3)
+    short = (0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * b) ** (1 / 3)
+    return (
+        0.2104542553 * long + 0.7936177850 * middle - 0.0040720468 * short,
+        1.9779984951 * long - 2.4285922050 * middle + 0.4505937099 * short,
+        0.0259040371 * long + 0.7827717662 * middle - 0.8086757660 * short,
+    )
+
+
+@pytest.mark.parametrize("eyes", MATRICES)
+def test_neighbours_in_the_fixed_order_are_far_apart(eyes: str) -> None:
+    assert list(CATEGORY_COLOURS) == list(Category)
+    seen = {name: oklab(colour, MATRICES[eyes]) for name, colour in CATEGORY_COLOURS.items()}
+    near = [(a, b) for a, b in itertools.pairwise(seen) if math.dist(seen[a], seen[b]) < NEIGHBOURS_APART]
+    assert near == []
+
+
+@pytest.mark.parametrize("ground", GROUNDS)
+def test_every_category_stands_out_on_light_and_dark(ground: str) -> None:
+    def luminance(colour: str) -> float:
+        return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear_rgb(colour), strict=True))
+
+    for name, colour in CATEGORY_COLOURS.items():
+        darker, lighter = sorted((luminance(colour), luminance(ground)))
+        assert (lighter + 0.05) / (darker + 0.05) >= 3.0, name
 
 
 def test_each_category_has_its_definition() -> None:

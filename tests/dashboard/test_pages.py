@@ -293,3 +293,11 @@ def test_times_are_told_in_the_browser_s_zone_if_wanted(opened: Open) -> None:
 def test_tables_can_be_taken_away(opened: Open) -> None:
     at = opened("run", made_runs.stormy(), run="stormy")
     assert {one.label for one in at.get("download_button")} >= {"CSV", "Parquet", "Report to mail (HTML)"}
+
+
+def test_long_meanings_wrap_and_what_does_not_apply_is_not_called_unknown(opened: Open) -> None:
+    quality = opened("quality", made_runs.partial(), run="partial")
+    assert quality.dataframe[0].proto.row_height > 35
+    stragglers = opened("stragglers", made_runs.stormy(), run="stormy")
+    suspects = next(one for one in stragglers.dataframe if "grain" in one.value or "by chance" in one.value)
+    assert suspects.proto.placeholder == "–"

@@ -82,9 +82,9 @@ def _figures(reports: list[Report]) -> None:
         {"figure": name, **{one.run: value for one, value in zip(reports, values, strict=True)}}
         for name, values in lines.items()
     ]
-    parts.table(
-        rows, "figures", alt="The figures of each run", config={"figure": st.column_config.TextColumn(pinned=True)}
-    )
+    # As wide as its longest name.
+    figure = st.column_config.TextColumn(pinned=True, width=160)
+    parts.table(rows, "figures", alt="The figures of each run", config={"figure": figure})
     st.caption(f"Goodput: {words.GOODPUT}")
 
 

@@ -170,7 +170,11 @@ def _losses(whole: Fleet, unit: Unit) -> None:
             ],
             "categories",
             alt="GPU time by category",
-            config={unit.short: st.column_config.NumberColumn(format=unit.column)},
+            config={
+                unit.short: st.column_config.NumberColumn(format=unit.column),
+                "means": st.column_config.TextColumn(width=235),
+            },
+            lines=3,
         )
     with right:
         st.markdown("#### Lost to incidents, by cause")

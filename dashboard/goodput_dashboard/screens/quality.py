@@ -54,6 +54,7 @@ def body(report: Report) -> None:
         "quality",
         alt="What the figures rest on",
         config={"means": st.column_config.TextColumn(width="large")},
+        lines=2,
     )
     if quality.rejected:
         st.markdown("#### Rejected lines, by reason")

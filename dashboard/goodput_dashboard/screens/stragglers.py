@@ -5,8 +5,8 @@ from __future__ import annotations
 import streamlit as st
 
 from goodput_analytics import Category, Report
+from goodput_analytics.colours import CATEGORY_COLOURS
 from goodput_dashboard import charts, context, parts, words
-from goodput_dashboard.colours import CATEGORY_COLOURS
 from goodput_dashboard.figures import percent, plain, unit_for
 
 STRETCHES = 120
@@ -93,6 +93,7 @@ def _suspects(report: Report) -> None:
             "by chance": st.column_config.NumberColumn(format="percent"),
             f"waited for, {unit.short}": st.column_config.NumberColumn(format=unit.column),
         },
+        absent="–",  # a node has no rank, and that is not unknown
     )
 
 
