@@ -23,7 +23,6 @@ CHROMIUM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
 )
 pytestmark = [
-    pytest.mark.soak,
     pytest.mark.skipif(
         CHROMIUM is None, reason="there is no chromium here: apt-get install chromium, to test in a browser"
     ),
@@ -161,6 +160,21 @@ def look_closer(page: playwright_sync.Page, key: str, begin: float, end: float) 
     raise AssertionError(f"nothing was chosen in {key}")
 
 
+def test_pages_of_a_file_in_a_browser(tmp_path: Path, page: playwright_sync.Page) -> None:
+    """The short form: some pages, a change of page by its link, and nothing that goes wrong."""
+    db = made_runs.database(tmp_path, made_runs.stormy())
+    with Served("/_stcore/health", "dashboard", "--db", str(db)) as server:
+        wrong = watch(page)
+        page.goto(f"{server.url}/run?run=stormy")
+        page.get_by_text("From held to productive").wait_for()
+        page.locator(".st-key-timeline .nsewdrag").first.wait_for()
+        page.locator("[data-testid=stSidebar]").get_by_role("link", name="Incidents", exact=True).click()
+        page.get_by_text("Crash of attempt 0").first.wait_for()
+        assert "run=stormy" in page.url
+        assert wrong == []
+
+
+@pytest.mark.soak
 def test_the_dashboard_in_a_browser(collector: Served, page: playwright_sync.Page) -> None:
     stormy, live = Events(made_runs.stormy()), Events(made_runs.live())
     stormy.send(collector.url)
