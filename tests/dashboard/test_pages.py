@@ -295,9 +295,12 @@ def test_tables_can_be_taken_away(opened: Open) -> None:
     assert {one.label for one in at.get("download_button")} >= {"CSV", "Parquet", "Report to mail (HTML)"}
 
 
-def test_long_meanings_wrap_and_what_does_not_apply_is_not_called_unknown(opened: Open) -> None:
-    quality = opened("quality", made_runs.partial(), run="partial")
-    assert quality.dataframe[0].proto.row_height > 35
-    stragglers = opened("stragglers", made_runs.stormy(), run="stormy")
-    suspects = next(one for one in stragglers.dataframe if "grain" in one.value or "by chance" in one.value)
+def test_long_meanings_wrap(opened: Open) -> None:
+    at = opened("quality", made_runs.partial(), run="partial")
+    assert at.dataframe[0].proto.row_height > 35
+
+
+def test_what_does_not_apply_is_not_called_unknown(opened: Open) -> None:
+    at = opened("stragglers", made_runs.stormy(), run="stormy")
+    suspects = next(one for one in at.dataframe if "by chance" in one.value)
     assert suspects.proto.placeholder == "–"
