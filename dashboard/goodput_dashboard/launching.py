@@ -31,6 +31,7 @@ def server_command(host: str, port: int, base_path: str = "", *, browse: bool = 
         "browser.gatherUsageStats": "false",
         "client.toolbarMode": "minimal",
         "client.showErrorDetails": "none",
+        "client.showErrorLinks": "false",
         "client.showSidebarNavigation": "false",
         # A colour for both at once would make one theme of them, and the browser's wish for dark would be lost.
         "theme.light.primaryColor": "#6e27c7",

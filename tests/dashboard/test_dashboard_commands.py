@@ -57,6 +57,7 @@ def test_compare_tells_the_better_run(tmp_path: Path) -> None:
 
 def test_the_server_neither_reports_usage_nor_watches_files() -> None:
     command = server_command("127.0.0.1", 8501, "/goodput/")
+    assert "--client.showErrorLinks=false" in command  # they would lead elsewhere
     assert {"--browser.gatherUsageStats=false", "--server.fileWatcherType=none", "--server.baseUrlPath=goodput"} < set(
         command
     )
