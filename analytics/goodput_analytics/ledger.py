@@ -149,7 +149,7 @@ def build(
     for name in ("allocations", "attempts"):
         run_sql(con, name, values)
     _leave_out_zombies(con, values)
-    for name in ("spans", "window_times", "covers", "window_covers", "touched_windows", "apart", "own_spans"):
+    for name in ("spans", "window_times", "covers", "window_covers", "touched_windows", "apart"):
         run_sql(con, name, values)
     _measure(con, values)
     for name in ("window_parts", "tails", "end_causes", "life_moments", "saves", "lives", "last_lives"):
@@ -322,7 +322,7 @@ def _measure(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:
     """How late each rank was, in every step."""
     con.execute("CREATE OR REPLACE TEMP VIEW gp_touching AS FROM gp_open_steps")
     values["closed"] = False
-    for name in ("touched_steps", "touched_measures", "gap_attempts", "grouped_attempts", "measures", "lateness"):
+    for name in ("touched_steps", "own_spans", "touched_measures", "gap_attempts", "grouped_attempts", "measures", "lateness"):
         run_sql(con, name, values)
     if con.execute("SELECT count(*) FROM gp_grouped_attempts").fetchall()[0][0]:
         run_sql(con, "lateness_grouped", values)
@@ -342,7 +342,7 @@ def _measure_named(con: duckdb.DuckDBPyConnection, values: dict[str, object]) ->
     if closed:
         con.execute("CREATE OR REPLACE TEMP VIEW gp_touching AS FROM gp_slow_steps")
         con.execute("CREATE OR REPLACE TEMP TABLE gp_touched_open AS FROM gp_touched_measures")
-        for name in ("touched_steps", "touched_measures"):
+        for name in ("touched_steps", "own_spans", "touched_measures"):
             run_sql(con, name, {**values, "closed": True})
         con.execute("CREATE OR REPLACE TEMP TABLE gp_touched_closed AS FROM gp_touched_measures")
         con.execute("CREATE OR REPLACE TEMP TABLE gp_touched_measures AS FROM gp_touched_open")
