@@ -1,6 +1,6 @@
 """What a refresh costs when ten steps are new, after a short and after a long history.
 
-    python benchmarks/refresh.py [--ranks 1024] [--steps 977 97657] [--write]
+    python benchmarks/refresh.py [--ranks 1024] [--steps 1977 97977] [--write]
 
 For each length a live run is written into a database of its own, a first report keeps what is complete of it (as a
 collector does), ten more steps of every rank land, and the report is asked for again: once as it is, reading what is

@@ -182,7 +182,6 @@ def test_a_few_kills(tmp_path: Path) -> None:
     kill_and_compare(tmp_path, sources=8, steps=400, agents=2, kills=3, seed=int(os.environ.get("SEED", "3")))
 
 
-@pytest.mark.soak
 def test_a_few_kills_while_old_steps_are_closed_and_the_database_is_compacted(tmp_path: Path) -> None:
     seed = int(os.environ.get("SEED", "3"))
     kill_and_compare(tmp_path, sources=4, steps=3_200, agents=2, kills=3, seed=seed, closing=True)
