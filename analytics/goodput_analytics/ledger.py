@@ -322,7 +322,8 @@ def _measure(con: duckdb.DuckDBPyConnection, values: dict[str, object]) -> None:
     """How late each rank was, in every step."""
     con.execute("CREATE OR REPLACE TEMP VIEW gp_touching AS FROM gp_open_steps")
     values["closed"] = False
-    for name in ("touched_steps", "own_spans", "touched_measures", "gap_attempts", "grouped_attempts", "measures", "lateness"):
+    apart = ("touched_steps", "own_spans", "touched_measures")
+    for name in (*apart, "gap_attempts", "grouped_attempts", "measures", "lateness"):
         run_sql(con, name, values)
     if con.execute("SELECT count(*) FROM gp_grouped_attempts").fetchall()[0][0]:
         run_sql(con, "lateness_grouped", values)

@@ -22,6 +22,7 @@ from goodput_collector.allocation_commands import ALLOCATION
 from goodput_collector.contract import TIME_LIMIT_NS
 from goodput_collector.correct_commands import CORRECT
 from goodput_collector.figures import NS_PER_S, counted, name
+from goodput_collector.flight_commands import FLIGHT
 from goodput_collector.metrics_commands import METRICS
 from goodput_collector.options import DEFAULT_DB, AsJson, Database, ReadTokenFile, Url
 from goodput_collector.service_commands import SERVICE, NoRedaction, Redact
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 COMMANDS = typer.Typer(rich_markup_mode=None)
 COMMANDS.add_typer(SERVICE)
 COMMANDS.add_typer(ADVICE)
+COMMANDS.add_typer(FLIGHT)
 COMMANDS.add_typer(METRICS)
 COMMANDS.add_typer(ALLOCATION, name="allocation")
 COMMANDS.add_typer(CORRECT, name="correct")
