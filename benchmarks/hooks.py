@@ -3,8 +3,8 @@
     python benchmarks/hooks.py [--ranks 2] [--rounds 6] [--steps 120]
 
 A small model trains under DDP and under FSDP2 on gloo, in turns with `goodput.torch.watch` and without, each time in
-new processes. Each round gives the median step of either; told is the median of the rounds' ratios, with the least and the
-greatest.
+new processes. Each round gives the median step of either; told is the median of the rounds' ratios, with the least
+and the greatest.
 """
 
 from __future__ import annotations
