@@ -104,8 +104,7 @@ def _members(told: object) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
     for key, config in told.items() if isinstance(told, Mapping) else ():
         ranks = config.get("ranks") if isinstance(config, Mapping) else None
-        numbers = ranks if isinstance(ranks, list) else re.findall(r"\d+", str(ranks or ""))
-        found[str(key)] = tuple(sorted(int(number) for number in numbers))
+        found[str(key)] = tuple(sorted(int(number) for number in re.findall(r"\d{1,9}", str(ranks or ""))))
     return found
 
 

@@ -82,6 +82,15 @@ def test_where_all_are_there_nobody_is_named(tmp_path: Path) -> None:
     assert shown.output == "4 ranks entered the same collectives: none is missing.\n"
 
 
+def test_odd_ranks_and_entries_of_a_dump_are_passed_over(tmp_path: Path) -> None:
+    odd = {"pg_config": {"0": {"ranks": ["x", None, 1]}, "1": 7}, "entries": [3, {"collective_seq_id": "x"}, {"pg": 1}]}
+    (tmp_path / "trace_rank_0").write_bytes(pickle.dumps(odd))
+    assert waiting([read_dump(tmp_path / "trace_rank_0")]) == []
+    dump(tmp_path, 1, 2)
+    (found,) = waiting(read_dump(path) for path in sorted(tmp_path.iterdir()))
+    assert (found.waiting, found.missing, found.unknown) == ((1,), ((0, 0),), (2, 3))
+
+
 class Evil:
     """What runs something when it is unpickled without care."""
 
