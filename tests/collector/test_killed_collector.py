@@ -102,8 +102,12 @@ def kill_and_compare(
     ]
 
     def write_some(share: float) -> None:
+        """A recorder goes on to the next file when one is full: what an agent has then taken whole, it removes."""
         for name, data in streams.items():
-            size = int(len(data) * share * chance.random() * 2)
+            size = int(len(data) * share * chance.random() * 4)
+            first = f"{name[:-1]}0"
+            if first != name and written[first] < len(streams[first]):
+                continue
             if size and written[name] < len(data):
                 with (home[name] / f"{name}.jsonl").open("ab") as file:
                     file.write(data[written[name] : written[name] + size])
